@@ -1,0 +1,30 @@
+// All errors of a config in one pass, like a compiler: file:line:col: error: …, the line, a caret.
+#pragma once
+
+#include "config/value.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace palimpsest {
+
+class Diagnostics {
+public:
+    void error(const Source& where, std::string message);
+    bool empty() const { return errors_.empty(); }
+    std::string report() const;   // sorted by file, line, column; ends with "N errors"
+    void throw_if_any() const;    // Error(usage, report())
+
+private:
+    struct Entry {
+        Source where;
+        std::string message;
+    };
+    std::vector<Entry> errors_;
+};
+
+// "; did you mean 'heads'?" when one of the candidates is close (Damerau-Levenshtein), else "".
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace palimpsest

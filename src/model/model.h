@@ -1,0 +1,45 @@
+// Embedding, pre-norm blocks, final norm, head at scored positions only (logits elsewhere are never formed).
+#pragma once
+
+#include "config/spec.h"
+#include "mixers/mixer.h"
+#include "nn/parameters.h"
+
+#include <memory>
+#include <vector>
+
+namespace palimpsest {
+
+struct ModelShape {
+    std::int64_t vocabulary = 0;
+    std::int64_t longest = 0;        // longest segment (learned positions cover it)
+};
+
+struct LaneInit {
+    std::uint64_t seed = 1;
+    double scale = 1;
+};
+
+class Model {
+public:
+    Model(const RunSpec& spec, const ModelShape& shape, const std::vector<LaneInit>& lanes, at::Device device);
+    ~Model();
+    Model(const Model&) = delete;
+    Model& operator=(const Model&) = delete;
+
+    // tokens [R, B, T] int64 -> hidden states after the final norm [R, B, T, d]. `states`: one per layer, or nullptr.
+    at::Tensor hidden(const at::Tensor& tokens, std::vector<State>* states, const StepContext& context);
+    // hidden [R, B, T, d], positions [R, B, P] int64 -> logits [R, B * P, vocabulary] fp32
+    at::Tensor logits_at(const at::Tensor& hidden, const at::Tensor& positions);
+
+    nn::Parameters& parameters();
+    std::int64_t layers() const;
+    // Bytes of all layers' states of one sequence of one lane after `length` tokens, measured by running one.
+    std::int64_t state_bytes(std::int64_t length);
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace palimpsest

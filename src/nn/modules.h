@@ -1,0 +1,57 @@
+// The few modules that models and mixers are made of, each with a leading lane axis: activations [R, B, T, d].
+#pragma once
+
+#include "config/spec.h"
+#include "nn/parameters.h"
+
+#include <string>
+
+namespace palimpsest::nn {
+
+// Where modules declare: parameters plus a name prefix and the model's init convention.
+struct Scope {
+    Parameters* parameters = nullptr;
+    std::string prefix;                // "layers.1.mixer"
+    const ModelSpec* model = nullptr;  // init convention (spec section 2.1)
+    std::int64_t residual_branches = 1;  // of the whole model, for the output projections' rescale
+
+    Scope sub(const std::string& name) const;
+    Parameter declare(const std::string& name, std::vector<std::int64_t> shape, InitRule init, Decay decay, bool trained = true) const;
+};
+
+enum class Role { inner, output };     // output: writes into the residual stream (rescaled init)
+
+class Linear {                         // y = x W (+ b), W [R, in, out]
+public:
+    Linear() = default;
+    Linear(const Scope& scope, const std::string& name, std::int64_t in, std::int64_t out, bool bias = false, Role role = Role::inner);
+    at::Tensor operator()(const at::Tensor& x) const;   // [R, B, T, in] -> [R, B, T, out]
+
+private:
+    Parameter weight_, bias_;
+};
+
+class Norm {                           // LayerNorm (with bias) or RMSNorm over the last axis, weight [R, d]
+public:
+    Norm() = default;
+    Norm(const Scope& scope, const std::string& name, std::int64_t width, NormKind kind, double eps);
+    at::Tensor operator()(const at::Tensor& x) const;   // [R, ..., d]
+
+private:
+    Parameter weight_, bias_;
+    NormKind kind_ = NormKind::layer;
+    double eps_ = 1e-5;
+};
+
+class ShortConv {                      // depthwise causal convolution, optional SiLU; init U(+-1/sqrt(W))
+public:
+    ShortConv() = default;
+    ShortConv(const Scope& scope, const std::string& name, std::int64_t width, std::int64_t taps, bool bias = false);
+    // state [R, B, W-1, d], updated in place of the reference; nullptr: start of a sequence, state not kept.
+    at::Tensor operator()(const at::Tensor& x, at::Tensor* state) const;
+
+private:
+    Parameter kernel_, bias_;
+};
+
+}  // namespace palimpsest::nn

@@ -1,0 +1,80 @@
+// Parameters with the lane axis. Modules first declare what they need; then one buffer is allocated and every parameter becomes a
+// contiguous [R, shape...] block of it at a multiple of 64 elements. Leaves are detached views that require grad; backward accumulates
+// into views of one flat gradient buffer. Optimizer, clipping and checkpoints loop over the table.
+#pragma once
+
+#include "ops/tensor.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace palimpsest::nn {
+
+// How a lane draws its initial values: numbers depend on (lane seed, parameter name, element) alone, so a lane packed with others
+// starts exactly where it starts alone.
+struct InitRule {
+    enum class Kind { constant, normal, uniform, spherical, custom } kind = Kind::constant;
+    double a = 0, b = 0;   // constant: a. normal: N(0, a^2). uniform: [a, b). spherical: rows of norm 1.
+    // custom: value from a uniform number in [0, 1) and the element's index (gates: A_log, dt_bias)
+    std::function<double(double uniform, std::int64_t index)> draw;
+
+    static InitRule constant(double value) { return {Kind::constant, value, 0, {}}; }
+    static InitRule normal(double std) { return {Kind::normal, 0 + std, 0, {}}; }
+    static InitRule uniform(double low, double high) { return {Kind::uniform, low, high, {}}; }
+    static InitRule spherical() { return {Kind::spherical, 0, 0, {}}; }
+    static InitRule custom(std::function<double(double, std::int64_t)> f) { return {Kind::custom, 0, 0, std::move(f)}; }
+};
+
+enum class Decay { yes, no };         // weight decay under weight_decay_on: matrices (norms, biases, gates: no)
+
+struct ParameterInfo {
+    std::string name;                 // "layers.1.mixer.q.weight"
+    std::vector<std::int64_t> shape;  // without the lane axis
+    InitRule init;
+    Decay decay = Decay::yes;
+    bool trained = true;              // false: frozen (no gradient, no update), still in checkpoints
+    std::int64_t numel = 0;           // of one lane
+    std::int64_t offset = 0;          // elements, of lane 0, in the flat buffer; lane r at offset + r * numel
+};
+
+class Parameters;
+
+// A handle that a module keeps; dereferences to the leaf tensor [R, shape...] after allocation.
+class Parameter {
+public:
+    Parameter() = default;
+    const at::Tensor& operator*() const;
+    explicit operator bool() const { return owner_ != nullptr; }
+
+private:
+    friend class Parameters;
+    Parameters* owner_ = nullptr;
+    std::size_t index_ = 0;
+};
+
+class Parameters {
+public:
+    Parameter declare(std::string name, std::vector<std::int64_t> shape, InitRule init, Decay decay, bool trained = true);
+    // init_scale [R] multiplies random draws (not constants, not custom) of its lane.
+    void allocate(const std::vector<std::uint64_t>& lane_seeds, const std::vector<double>& init_scale, at::Device device,
+                  at::ScalarType dtype = at::kFloat);
+
+    std::int64_t lanes() const { return lanes_; }
+    std::int64_t count() const;                      // trained and frozen scalars of one lane
+    const std::vector<ParameterInfo>& table() const { return table_; }
+    const at::Tensor& leaf(std::size_t index) const { return leaves_[index]; }
+    at::Tensor& values() { return values_; }         // flat, fp32
+    at::Tensor& gradients() { return gradients_; }   // flat, same layout
+    void zero_gradients();
+
+private:
+    std::vector<ParameterInfo> table_;
+    std::vector<at::Tensor> leaves_;
+    at::Tensor values_, gradients_;
+    std::int64_t lanes_ = 0;
+};
+
+}  // namespace palimpsest::nn

@@ -1,0 +1,36 @@
+// Small mathematics that several mixers share. Shapes: [..., d] unless said; lanes are the leading axis R.
+#pragma once
+
+#include "ops/tensor.h"
+
+#include <cstdint>
+#include <utility>
+
+namespace palimpsest::ops {
+
+// x / sqrt(sum x^2 + eps) over the last axis; eps inside the root; statistics in fp32 at least.
+at::Tensor l2_norm(const at::Tensor& x, double eps = 1e-6);
+// w x / sqrt(mean x^2 + eps). weight broadcasts to x ([R, 1, 1, d] for lanes).
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+// (x - mean) / sqrt(var + eps) * weight + bias, biased variance.
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
+
+// Depthwise causal convolution along T: y_t = bias + sum_w kernel[w] x_{t-W+1+w}, x_{<0} from `state` (or zeros).
+// x [R, B, T, d], kernel [R, d, W], bias [R, d] or undefined, state [R, B, W-1, d] or undefined. Returns y and the new state (the
+// last W-1 inputs; a sequence shorter than W-1 keeps the tail of the old state).
+std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias, const at::Tensor& state);
+
+// Rotary embedding (Su et al. 2021), half-split pairing (i, i + D/2), base 10000, angles in fp32; x [..., T, H, D], first position `offset`.
+at::Tensor rotary(const at::Tensor& x, std::int64_t offset, double base = 10000);
+
+// g = -exp(a_log) softplus(x + dt_bias), fp32 (Mamba-style gate).
+at::Tensor mamba_log_decay(const at::Tensor& x, const at::Tensor& a_log, const at::Tensor& dt_bias);
+
+// Dropout by counter: the mask depends on (seed, step, site, element of the lane) alone. seeds [R] int64, step [1] or [R] int64 on
+// x's device; x [R, ...]. Kept elements are divided by 1 - p. No host read.
+at::Tensor dropout(const at::Tensor& x, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site);
+
+// Per-lane cross-entropy at the scored positions: logits [R, P, V], targets [R, P] int64. Returns the loss of every position [R, P].
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
+
+}  // namespace palimpsest::ops

@@ -1,0 +1,103 @@
+// One HDF5 file per run (run.h5): created exclusively, one writer, opened, appended in batches and closed between them, uncompressed
+// while live, repacked at the end. Layout and types: docs/results_format.md. Knows no torch. All HDF5 calls of a process go through
+// this floor, under one mutex.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace palimpsest {
+
+using Attribute = std::variant<std::int64_t, double, std::string>;
+using Attributes = std::vector<std::pair<std::string, Attribute>>;
+
+struct Metric {
+    std::string name, units, long_name;  // name: lower case letters, digits, underscore
+};
+
+// One row of the joint slice table: segment x overwrites x distance bucket.
+struct Slice {
+    std::int64_t split = 0;              // 0 valid, 1 test
+    std::int64_t segment = 0;            // index in that split's list
+    std::int64_t overwrites = 0;
+    std::int64_t distance_from = 0, distance_to = 0;  // inclusive
+    std::string label;
+};
+
+struct RunHeader {
+    std::string run_id, sweep_id, title;
+    std::string resolved_yaml, source_yaml;
+    std::vector<std::string> overrides;
+    Attributes config;                   // flattened keys of the resolved config, native types
+    Attributes provenance;               // commit, dirty, command, versions, hardware, seeds, determinism flags
+    std::string git_diff;
+    std::vector<Metric> train_metrics;   // f4 columns over /train/step
+    std::vector<Slice> slices;
+    std::vector<std::string> answer_classes;
+    std::vector<std::string> policies;
+};
+
+// Appends to <folder>/run.h5. Rows are buffered and written when 256 of them or `flush_seconds` have gathered; flush() writes now.
+class RunWriter {
+public:
+    // Throws Error(run_failed) if the file exists ("already running" is told by RunLock, before).
+    static RunWriter create(const std::string& folder, const RunHeader& header, double flush_seconds);
+    // For resume: cuts off every row with a step beyond `step`, then appends.
+    static RunWriter reopen(const std::string& folder, std::int64_t step, double flush_seconds);
+    RunWriter(RunWriter&&) noexcept;
+    RunWriter& operator=(RunWriter&&) noexcept;
+    ~RunWriter();
+
+    void train_row(std::int64_t step, std::span<const float> metrics);
+    void eval_row(std::int64_t step, std::span<const std::int64_t> answers /* [S, C] */, std::span<const double> loss_sum /* [S] */);
+    // answers of the shallow policies on the same examples, once a run: [policy, S, C]
+    void policy_answers(std::span<const std::int64_t> answers);
+    void system_row(std::int64_t step, double seconds, double tokens_per_second, std::int64_t gpu_bytes_peak);
+    // One row per (re)start; `reason` and `to_step` are filled by end_start.
+    void begin_start(const std::string& host, const std::string& device, std::int64_t from_step);
+    void end_start(std::int64_t to_step, const std::string& reason);
+    void artifact(const std::string& path, std::int64_t bytes, const std::string& sha256);
+    void flush();
+
+    // Writes /summary and the status attribute, repacks compressed under a temporary name, fsync, rename, fsync of the folder.
+    // The caller then writes DONE (RunFolder).
+    void finish(const std::string& status, const std::vector<std::tuple<std::string, double, std::string>>& summary /* name, value, unit */,
+                const Attributes& summary_attributes);
+
+private:
+    struct Impl;
+    explicit RunWriter(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+// Everything `show`, `compare` and sweep collection need, read in one short read-only open (with retry), never held.
+struct RunRecord {
+    std::string run_id, sweep_id, title, status, format_version;
+    std::string resolved_yaml;
+    Attributes config, provenance;
+    std::vector<std::int64_t> step;
+    std::map<std::string, std::vector<float>> train;      // by metric
+    std::vector<std::int64_t> eval_step;
+    std::vector<Slice> slices;
+    std::vector<std::string> answer_classes, policy_names;
+    std::vector<std::int64_t> answers;                    // [E, S, C]
+    std::vector<double> loss_sum;                         // [E, S]
+    std::vector<std::int64_t> policy_answers;             // [P, S, C], empty when not measured
+    std::map<std::string, double> summary;
+    Attributes summary_attributes;
+    std::vector<double> tokens_per_second;
+};
+RunRecord read_run(const std::string& file);  // Error(run_failed): "damaged", "written by format 2.0; this tool reads 1.x", with the path
+
+// Accuracy = correct / all over the slices of one split (0 valid, 1 test) at evaluation row e; NaN when there are no answers.
+double accuracy(const RunRecord& record, std::size_t row, std::int64_t split);
+double class_rate(const RunRecord& record, std::size_t row, std::int64_t split, std::size_t answer_class);
+
+}  // namespace palimpsest

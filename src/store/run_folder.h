@@ -1,0 +1,47 @@
+// What stands beside run.h5: config.yaml, run.log, checkpoints/, and the state of the run in side files written last: LOCK (host, pid,
+// start, heartbeat), DONE, FAILED.json. `lost` = LOCK whose process is gone (same host) or whose heartbeat is stale.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace palimpsest {
+
+enum class RunState { fresh, running, finished, failed, interrupted, lost };
+const char* to_string(RunState state);
+
+struct RunFailure {
+    std::string reason;       // non_finite, oom, error, interrupted, requeue
+    std::string message;
+    std::int64_t step = -1;
+};
+
+class RunFolder {
+public:
+    explicit RunFolder(std::string path);
+    const std::string& path() const { return path_; }
+    std::string file(const std::string& name) const;
+
+    RunState state() const;
+    std::optional<RunFailure> failure() const;   // of FAILED.json
+    std::string holder() const;                  // "pid 4711 on host a" of LOCK, for messages
+
+    // Takes LOCK by exclusive create; a stale one is taken over. Error(usage) "already running (pid, host)" otherwise.
+    void lock();
+    void heartbeat();
+    void unlock();
+    void write_done();
+    void write_failed(const RunFailure& failure);
+    void clear_failed();
+
+private:
+    std::string path_;
+};
+
+// <results>/<sweep or run name>/<short id>-<human part>; a finished or existing folder is never overwritten.
+std::string run_folder_name(const std::string& run_id, const std::string& human);
+std::vector<std::string> find_run_folders(const std::string& root);  // folders holding run.h5, sorted
+
+}  // namespace palimpsest

@@ -1,0 +1,44 @@
+// sweep.h5: collected from the runs' files by a verb, never by workers; can be deleted and rebuilt. Layout: docs/results_format.md.
+#pragma once
+
+#include "store/run_file.h"
+#include "store/run_folder.h"
+
+#include <string>
+#include <vector>
+
+namespace palimpsest {
+
+struct SweepRun {
+    std::string run_id, folder;
+    std::vector<std::pair<std::string, std::string>> varied;  // swept keys and values, in expansion order
+};
+
+struct CollectedRun {
+    SweepRun run;
+    RunState state = RunState::fresh;
+    bool present = false;          // its run.h5 was found and readable
+    std::string problem;           // why not
+    RunRecord record;              // when present
+};
+
+// Reads every run's file; a missing or damaged one is reported in its row, never fatal.
+std::vector<CollectedRun> collect(const std::vector<SweepRun>& runs);
+// Writes <folder>/sweep.h5 under a temporary name, then renames.
+void write_sweep_file(const std::string& folder, const std::string& sweep_id, const std::string& manifest_yaml,
+                      const std::vector<CollectedRun>& runs);
+
+// `compare`: rows grouped by the values of `by`, mean, deviation and count over the rest (seeds).
+struct CompareRow {
+    std::vector<std::string> group;          // values of `by`
+    std::vector<double> mean, deviation;     // one per metric; NaN where nothing was measured
+    std::size_t count = 0, failed = 0;
+};
+struct CompareTable {
+    std::vector<std::string> by, metrics;
+    std::vector<CompareRow> rows;
+};
+// by: config keys ("model.mixer"); metrics: summary names ("test_accuracy").
+CompareTable compare(const std::vector<CollectedRun>& runs, const std::vector<std::string>& by, const std::vector<std::string>& metrics);
+
+}  // namespace palimpsest

@@ -1,0 +1,88 @@
+// Trains a pack of lanes: runs that differ only in lane values (seed, lr, weight decay, betas, init scale). One lane is an ordinary run.
+// The trainer knows no YAML and no HDF5: it reports to a RunSink per lane.
+#pragma once
+
+#include "config/spec.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace palimpsest {
+
+struct LaneValues {
+    std::uint64_t seed = 1;
+    double lr = 1e-3, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, init_scale = 1;
+};
+LaneValues lane_values(const RunSpec& spec);
+
+// The columns of a training row, in order.
+inline constexpr const char* train_metric_names[] = {"loss", "accuracy", "gradient_norm", "lr", "skipped"};
+
+struct EvalResult {
+    std::int64_t step = 0;
+    std::vector<std::int64_t> answers;   // [S, C]
+    std::vector<double> loss_sum;        // [S]
+    double valid_accuracy = 0, test_accuracy = 0;   // by spec.eval.mean
+};
+
+struct Progress {
+    std::int64_t step = 0, steps = 0;
+    double loss = 0, accuracy = 0, gradient_norm = 0, lr = 0;
+    double seconds_per_step = 0;         // windowed
+    double tokens_per_second = 0;
+};
+
+// One lane's listener. The default does nothing.
+class RunSink {
+public:
+    virtual ~RunSink() = default;
+    virtual void train_row(std::int64_t /*step*/, std::span<const float> /*metrics*/) {}
+    virtual void eval(const EvalResult&) {}
+    virtual void progress(const Progress&) {}
+    virtual void checkpoint_written(const std::string& /*path*/, std::int64_t /*step*/) {}
+    virtual void warning(const std::string& /*message*/) {}
+};
+
+enum class StopReason { finished, early_stop, interrupted, non_finite };
+
+struct LaneResult {
+    StopReason reason = StopReason::finished;
+    std::string message;                 // non_finite: step, lane and tensor named
+    std::int64_t step = 0;
+    EvalResult last, best;               // best by spec.eval.select_by
+    std::int64_t parameters = 0, state_bytes = 0, state_length = 0;
+    double seconds = 0, tokens_per_second = 0;
+};
+
+struct Lane {
+    LaneValues values;
+    RunSink* sink = nullptr;
+    std::string checkpoint_folder;       // "" : no checkpoints
+};
+
+class Trainer {
+public:
+    // All lanes share `spec` up to their lane values. Throws Error(usage) where task, model or options do not fit together.
+    Trainer(const RunSpec& spec, std::vector<Lane> lanes);
+    ~Trainer();
+
+    // Loads the newest good checkpoint of every lane (all at one step); returns that step, or 0 when there is none.
+    std::int64_t resume();
+    // Runs to the end, or until *stop becomes true (then finishes the step and checkpoints).
+    std::vector<LaneResult> run(const std::atomic<bool>& stop);
+
+    std::vector<struct Slice> slices() const;              // of the evaluation, for the run's header
+    std::vector<std::int64_t> policy_answers() const;      // [policy, S, C] on the test and valid examples
+    std::int64_t parameter_count() const;
+    std::int64_t state_bytes();                            // at the longest segment
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace palimpsest
