@@ -1,0 +1,171 @@
+#include "core/text.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <iterator>
+
+namespace palimpsest {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    // Three rows of the usual table: the swap of neighbours looks two rows back.
+    std::vector<std::size_t> two_back(b.size() + 1), back(b.size() + 1), row(b.size() + 1);
+    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        two_back.swap(back);
+        back.swap(row);
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t replaced = back[j - 1] + (a[i - 1] != b[j - 1] ? 1 : 0);
+            row[j] = std::min({back[j] + 1, row[j - 1] + 1, replaced});
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], two_back[j - 2] + 1);
+        }
+    }
+    return row[b.size()];
+}
+
+namespace {
+
+std::string lower(std::string_view text) {
+    std::string result(text);
+    for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return result;
+}
+
+// Both at least three letters: "gated" means "gated_delta", but "a" means nothing.
+bool one_begins_the_other(std::string_view a, std::string_view b) {
+    const std::size_t n = std::min(a.size(), b.size());
+    return n >= 3 && a.substr(0, n) == b.substr(0, n);
+}
+
+}  // namespace
+
+std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates) {
+    const std::string wanted = lower(word);
+    const std::string* best = nullptr;
+    const std::string* begins = nullptr;
+    std::size_t best_distance = 0, begins_distance = 0;
+    for (const std::string& candidate : candidates) {
+        const std::string name = lower(candidate);
+        const std::size_t distance = edit_distance(wanted, name);
+        const std::size_t longest = std::max(wanted.size(), name.size()), shortest = std::min(wanted.size(), name.size());
+        const bool near = distance <= std::max<std::size_t>(1, longest / 3) && distance < shortest;
+        if ((near || distance == 0) && (best == nullptr || distance < best_distance)) {
+            best = &candidate;
+            best_distance = distance;
+        }
+        if (one_begins_the_other(wanted, name) && (begins == nullptr || distance < begins_distance)) {
+            begins = &candidate;
+            begins_distance = distance;
+        }
+    }
+    if (best == nullptr) best = begins;
+    if (best == nullptr) return std::nullopt;
+    return *best;
+}
+
+std::string join(const std::vector<std::string>& words, std::string_view separator) {
+    return fmt::format("{}", fmt::join(words, separator));
+}
+
+std::string plural(std::int64_t count, std::string_view noun) {
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::size_t display_width(std::string_view text) {
+    return static_cast<std::size_t>(
+        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+Table::Table(std::vector<std::string> header) : header_(std::move(header)) {}
+
+void Table::add(std::vector<std::string> row) {
+    PALIMPSEST_ASSERT(row.size() == header_.size(), "cells {}, columns {}", row.size(), header_.size());
+    rows_.push_back(std::move(row));
+}
+
+namespace {
+
+// Begins like a number: "0.98 ± 0.01", "34.5k", "0:36" and "12 KiB" all do; names and hashes such as "3f2a" should stay left, so
+// what follows the digits must not be hexadecimal-looking text of more than a unit's length.
+bool reads_as_number(const std::string& cell) {
+    if (cell.empty() || cell == "-" || cell == "?" || cell == "nan" || cell == "inf" || cell == "-inf") return true;
+    std::size_t i = (cell[0] == '-' || cell[0] == '+') ? 1 : 0;
+    if (i == cell.size() || std::isdigit(static_cast<unsigned char>(cell[i])) == 0) return false;
+    int letters = 0;
+    for (; i < cell.size(); ++i) {
+        const char c = cell[i];
+        if (std::isalpha(static_cast<unsigned char>(c)) != 0 && ++letters > 3) return false;
+        if (letters > 0 && std::isdigit(static_cast<unsigned char>(c)) != 0 && cell[i - 1] != 'e') return false;
+        if (c == '/' || c == '_') return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+std::string Table::str() const {
+    const std::size_t columns = header_.size();
+    std::vector<std::size_t> width(columns);
+    std::vector<bool> right(columns);
+    for (std::size_t c = 0; c < columns; ++c) {
+        width[c] = display_width(header_[c]);
+        right[c] = !rows_.empty();
+        for (const auto& row : rows_) {
+            width[c] = std::max(width[c], display_width(row[c]));
+            right[c] = right[c] && reads_as_number(row[c]);
+        }
+    }
+    std::string text;
+    const auto line = [&](const std::vector<std::string>& row) {
+        std::string out;
+        for (std::size_t c = 0; c < columns; ++c) {
+            const std::string blanks(width[c] - display_width(row[c]), ' ');
+            if (c > 0) out += "  ";
+            out += right[c] ? blanks + row[c] : row[c] + blanks;
+        }
+        out.erase(out.find_last_not_of(' ') + 1);
+        text += out + '\n';
+    };
+    line(header_);
+    for (const auto& row : rows_) line(row);
+    return text;
+}
+
+std::string format_duration(double seconds) {
+    if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e12) return "?";
+    const auto total = static_cast<std::int64_t>(std::llround(seconds));
+    const std::int64_t h = total / 3600, m = total / 60 % 60, s = total % 60;
+    return h > 0 ? fmt::format("{}:{:02}:{:02}", h, m, s) : fmt::format("{}:{:02}", m, s);
+}
+
+std::string format_rate(double value) {
+    if (!std::isfinite(value)) return fmt::format("{}", value);
+    constexpr std::array<const char*, 5> units = {"", "k", "M", "G", "T"};
+    std::size_t unit = 0;
+    // 999.5 would print as 1000 with three digits: it belongs to the next unit already.
+    while (std::abs(value) >= 999.5 && unit + 1 < units.size()) {
+        value /= 1000;
+        ++unit;
+    }
+    const double size = std::abs(value);
+    if (unit == 0 && value == std::round(value)) return fmt::format("{}", static_cast<std::int64_t>(value));
+    return fmt::format("{:.{}f}{}", value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2, units[unit]);
+}
+
+std::string format_bytes(std::int64_t bytes) {
+    if (bytes < 1024) return fmt::format("{} B", bytes);
+    constexpr std::array<const char*, 5> units = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    double value = static_cast<double>(bytes) / 1024;
+    std::size_t unit = 0;
+    while (value >= 1023.95 && unit + 1 < units.size()) {
+        value /= 1024;
+        ++unit;
+    }
+    return fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+}  // namespace palimpsest

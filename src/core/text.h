@@ -1,0 +1,44 @@
+// Words for people: near misses, aligned tables, and numbers as a person reads them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace palimpsest {
+
+// Insertions, deletions, replacements and swaps of neighbours between two words (Damerau-Levenshtein, optimal string alignment).
+std::size_t edit_distance(std::string_view, std::string_view);
+
+// The candidate that the writer of `word` most likely meant, if one is near enough: at most a third of the letters differ (upper and
+// lower case are equal here), or one is the beginning of the other. Ties go to the earlier candidate.
+std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
+
+std::string join(const std::vector<std::string>& words, std::string_view separator);
+std::string plural(std::int64_t count, std::string_view noun);  // "1 run", "3 runs"
+
+// Columns on a terminal: UTF-8 code points, not bytes ("±" is one).
+std::size_t display_width(std::string_view text);
+
+// Rows under a header, columns two blanks apart, no trailing blanks. A column whose cells are all numbers (or "-", or empty) is
+// aligned to the right.
+class Table {
+public:
+    explicit Table(std::vector<std::string> header);
+    void add(std::vector<std::string> row);  // as many cells as the header
+    bool empty() const { return rows_.empty(); }
+    std::string str() const;                 // every line ends with a newline
+
+private:
+    std::vector<std::string> header_;
+    std::vector<std::vector<std::string>> rows_;
+};
+
+std::string format_duration(double seconds);  // "0:36", "1:02:03"; "?" when not finite or negative
+std::string format_rate(double value);        // "34.5k", "1.20M", "512": three digits
+std::string format_bytes(std::int64_t bytes); // "512 B", "1.5 KiB", "4.7 GiB"
+
+}  // namespace palimpsest
