@@ -1,0 +1,14 @@
+// How the CPU loops are compiled: once for every x86 level that matters, chosen when the program starts, so that one binary is fast on
+// old and new machines. Loops stay plain C++; the compiler vectorises them.
+#pragma once
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define PALIMPSEST_SIMD __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#else
+#define PALIMPSEST_SIMD
+#endif
+#if defined(__GNUC__)
+#define PALIMPSEST_INLINE inline __attribute__((always_inline))
+#else
+#define PALIMPSEST_INLINE inline
+#endif
