@@ -16,8 +16,8 @@
 
 namespace palimpsest {
 
-// What a layer carries from one call to the next: named tensors, so that bytes are measured and states can be saved. A name not yet
-// present means the start of a sequence.
+// What a layer carries from one call to the next: named tensors with leading axes [R, B, ...], so that bytes are measured and states
+// can be saved and sliced. A name not yet present (an undefined tensor) means the start of a sequence.
 class State {
 public:
     at::Tensor& operator[](const std::string& name) { return tensors_[name]; }
@@ -75,6 +75,7 @@ public:
     virtual std::unique_ptr<Mixer> build(const BuildContext& context) const = 0;  // Error(usage) when options do not fit the width
 };
 
+// The registry. Names are sorted; find returns nullptr for an unknown name, get throws Error(usage) listing the known ones.
 std::vector<std::string> mixer_names();
 const MixerKind* find_mixer(std::string_view name);
 const MixerKind& get_mixer(std::string_view name);

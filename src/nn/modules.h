@@ -14,6 +14,7 @@ struct Scope {
     std::string prefix;                // "layers.1.mixer"
     const ModelSpec* model = nullptr;  // init convention (spec section 2.1)
     std::int64_t residual_branches = 1;  // of the whole model, for the output projections' rescale
+    bool bf16_products = false;        // operands of the large products are rounded to bf16; results stay in the parameters' type
 
     Scope sub(const std::string& name) const;
     Parameter declare(const std::string& name, std::vector<std::int64_t> shape, InitRule init, Decay decay, bool trained = true) const;
@@ -29,7 +30,11 @@ public:
 
 private:
     Parameter weight_, bias_;
+    bool bf16_ = false;
 };
+
+// Products of every lane: x [R, M, in] times w [R, in, out] (+ b [R, out], or undefined).
+at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b = {}, bool bf16 = false);
 
 class Norm {                           // LayerNorm (with bias) or RMSNorm over the last axis, weight [R, d]
 public:
@@ -43,7 +48,7 @@ private:
     double eps_ = 1e-5;
 };
 
-class ShortConv {                      // depthwise causal convolution, optional SiLU; init U(+-1/sqrt(W))
+class ShortConv {                      // depthwise causal convolution (an activation is the caller's); init U(+-1/sqrt(W))
 public:
     ShortConv() = default;
     ShortConv(const Scope& scope, const std::string& name, std::int64_t width, std::int64_t taps, bool bias = false);
@@ -52,6 +57,19 @@ public:
 
 private:
     Parameter kernel_, bias_;
+};
+
+// The state mixer of a block (position by position). gelu: two products with biases; swiglu: (silu(x A) * x B) C. none and
+// identity_with_norm have no module of their own.
+class FeedForward {
+public:
+    FeedForward() = default;
+    FeedForward(const Scope& scope, std::int64_t width, Mlp kind, double expansion);
+    at::Tensor operator()(const at::Tensor& x) const;   // [R, B, T, d]
+
+private:
+    Linear up_, down_;
+    Mlp kind_ = Mlp::gelu;
 };
 
 }  // namespace palimpsest::nn

@@ -22,7 +22,7 @@ struct InitRule {
     std::function<double(double uniform, std::int64_t index)> draw;
 
     static InitRule constant(double value) { return {Kind::constant, value, 0, {}}; }
-    static InitRule normal(double std) { return {Kind::normal, 0 + std, 0, {}}; }
+    static InitRule normal(double std) { return {Kind::normal, std, 0, {}}; }
     static InitRule uniform(double low, double high) { return {Kind::uniform, low, high, {}}; }
     static InitRule spherical() { return {Kind::spherical, 0, 0, {}}; }
     static InitRule custom(std::function<double(double, std::int64_t)> f) { return {Kind::custom, 0, 0, std::move(f)}; }
@@ -57,6 +57,10 @@ private:
 
 class Parameters {
 public:
+    Parameters() = default;
+    Parameters(const Parameters&) = delete;              // handles point here
+    Parameters& operator=(const Parameters&) = delete;
+
     Parameter declare(std::string name, std::vector<std::int64_t> shape, InitRule init, Decay decay, bool trained = true);
     // init_scale [R] multiplies random draws (not constants, not custom) of its lane.
     void allocate(const std::vector<std::uint64_t>& lane_seeds, const std::vector<double>& init_scale, at::Device device,
@@ -66,6 +70,7 @@ public:
     std::int64_t count() const;                      // trained and frozen scalars of one lane
     const std::vector<ParameterInfo>& table() const { return table_; }
     const at::Tensor& leaf(std::size_t index) const { return leaves_[index]; }
+    // Whoever writes through a leaf's data pointer or into values() writes the parameter: there is one copy.
     at::Tensor& values() { return values_; }         // flat, fp32
     at::Tensor& gradients() { return gradients_; }   // flat, same layout
     void zero_gradients();
