@@ -22,18 +22,21 @@ struct LaneInit {
 
 class Model {
 public:
-    Model(const RunSpec& spec, const ModelShape& shape, const std::vector<LaneInit>& lanes, at::Device device);
+    // Throws Error(usage) where the model's options do not fit together. `dtype` is fp32; tests ask for fp64.
+    Model(const RunSpec& spec, const ModelShape& shape, const std::vector<LaneInit>& lanes, at::Device device,
+          at::ScalarType dtype = at::kFloat);
     ~Model();
     Model(const Model&) = delete;
     Model& operator=(const Model&) = delete;
 
-    // tokens [R, B, T] int64 -> hidden states after the final norm [R, B, T, d]. `states`: one per layer, or nullptr.
+    // tokens [R, B, T] int64 -> hidden states after the final norm [R, B, T, d]. `states`: one per layer (an empty list becomes that),
+    // or nullptr: start of a sequence, nothing kept.
     at::Tensor hidden(const at::Tensor& tokens, std::vector<State>* states, const StepContext& context);
-    // hidden [R, B, T, d], positions [R, B, P] int64 -> logits [R, B * P, vocabulary] fp32
+    // hidden [R, B, T, d], positions [R, B, P] int64 -> logits [R, B * P, vocabulary] in the parameters' type
     at::Tensor logits_at(const at::Tensor& hidden, const at::Tensor& positions);
 
     nn::Parameters& parameters();
-    std::int64_t layers() const;
+    std::int64_t layers() const;     // number of blocks
     // Bytes of all layers' states of one sequence of one lane after `length` tokens, measured by running one.
     std::int64_t state_bytes(std::int64_t length);
 

@@ -14,25 +14,6 @@
 namespace palimpsest::nn {
 namespace {
 
-InitRule weight_rule(const Scope& scope, std::int64_t in, std::int64_t out, Role role) {
-    const ModelSpec& model = *scope.model;
-    const double rescale =
-        role == Role::output && model.rescale_output ? 1 / std::sqrt(static_cast<double>(scope.residual_branches)) : 1;
-    switch (model.init) {
-        case Init::normal:
-            return InitRule::normal(model.init_std * rescale);
-        case Init::torch_default: {  // Kaiming-uniform with a = sqrt 5 is U(+-1/sqrt(fan in))
-            const double bound = rescale / std::sqrt(static_cast<double>(in));
-            return InitRule::uniform(-bound, bound);
-        }
-        case Init::xavier_small: {
-            const double bound = std::pow(2, -2.5) * std::sqrt(6.0 / static_cast<double>(in + out)) * rescale;
-            return InitRule::uniform(-bound, bound);
-        }
-    }
-    PALIMPSEST_ASSERT(false, "init {}", static_cast<int>(model.init));
-}
-
 InitRule bias_rule(const Scope& scope, std::int64_t fan_in) {
     if (scope.model->init != Init::torch_default) return InitRule::constant(0);
     const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
@@ -59,6 +40,25 @@ Parameter Scope::declare(const std::string& name, std::vector<std::int64_t> shap
     return parameters->declare(prefix.empty() ? name : prefix + "." + name, std::move(shape), std::move(init), decay, trained);
 }
 
+InitRule linear_rule(const Scope& scope, std::int64_t in, std::int64_t out, Role role) {
+    const ModelSpec& model = *scope.model;
+    const double rescale =
+        role == Role::output && model.rescale_output ? 1 / std::sqrt(static_cast<double>(scope.residual_branches)) : 1;
+    switch (model.init) {
+        case Init::normal:
+            return InitRule::normal(model.init_std * rescale);
+        case Init::torch_default: {  // Kaiming-uniform with a = sqrt 5 is U(+-1/sqrt(fan in))
+            const double bound = rescale / std::sqrt(static_cast<double>(in));
+            return InitRule::uniform(-bound, bound);
+        }
+        case Init::xavier_small: {
+            const double bound = std::pow(2, -2.5) * std::sqrt(6.0 / static_cast<double>(in + out)) * rescale;
+            return InitRule::uniform(-bound, bound);
+        }
+    }
+    PALIMPSEST_ASSERT(false, "init {}", static_cast<int>(model.init));
+}
+
 at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, bool bf16) {
     if (bf16) {
         at::Tensor y = lane_product(x.to(at::kBFloat16), w.to(at::kBFloat16)).to(x.scalar_type());
@@ -74,7 +74,7 @@ at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tens
 Linear::Linear(const Scope& scope, const std::string& name, std::int64_t in, std::int64_t out, bool bias, Role role)
     : bf16_(scope.bf16_products) {
     const Scope inner = scope.sub(name);
-    weight_ = inner.declare("weight", {in, out}, weight_rule(scope, in, out, role), Decay::yes);
+    weight_ = inner.declare("weight", {in, out}, linear_rule(scope, in, out, role), Decay::yes);
     if (bias) bias_ = inner.declare("bias", {out}, bias_rule(scope, in), Decay::no);
 }
 

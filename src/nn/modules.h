@@ -22,6 +22,9 @@ struct Scope {
 
 enum class Role { inner, output };     // output: writes into the residual stream (rescaled init)
 
+// Initial values of a weight under the model's convention.
+InitRule linear_rule(const Scope& scope, std::int64_t in, std::int64_t out, Role role = Role::inner);
+
 class Linear {                         // y = x W (+ b), W [R, in, out]
 public:
     Linear() = default;
