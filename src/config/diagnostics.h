@@ -13,7 +13,8 @@ class Diagnostics {
 public:
     void error(const Source& where, std::string message);
     bool empty() const { return errors_.empty(); }
-    std::string report() const;   // sorted by file, line, column; ends with "N errors"
+    // Sorted by file, line, column; each error once, however often it was met; ends with "N errors".
+    std::string report() const;
     void throw_if_any() const;    // Error(usage, report())
 
 private:

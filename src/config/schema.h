@@ -22,6 +22,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,8 +47,10 @@ Limits between(double low, double high);
 struct Option {
     std::string name, type, default_text, allowed, meaning;
     bool identity = true;  // false: device, threads, cadence… do not make another run
-    std::function<void(void* object, const Value& value, Diagnostics&)> read;
+    std::function<void(void* object, const Value& value, std::string_view path, Diagnostics&)> read;
     std::function<Value(const void* object)> write;
+    const class AnySchema* nested = nullptr;  // of a group
+    std::function<const void*(const void* object)> member;  // of a group: the nested object
 };
 
 // What the registries hold: a schema whose struct is not known to the reader.
@@ -67,6 +70,7 @@ public:
     Value write_identity(const void* object) const;           // only identity keys that differ from the default
 
 protected:
+    void add(Option option);
     std::vector<Option> options_;
 };
 

@@ -1,0 +1,132 @@
+// How the members of an options struct are read and written: the bodies of Schema's templates. The rules for literals are in
+// scalars.cpp; docs/config.md tells them to users.
+#pragma once
+
+#include "config/schema.h"
+#include "core/error.h"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace palimpsest::fields {
+
+// Each reads `value` into `out`, or reports what is wrong with `path` and leaves `out` alone.
+void read(std::int64_t& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
+void read(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
+void read(bool& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
+void read(std::string& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
+void read(Range& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
+// The index of the word, or -1 after an error.
+int read_word(const Value& value, std::string_view path, const std::vector<std::string>& words, Diagnostics& errors);
+bool is_list(const Value& value, std::string_view path, std::string_view of, Diagnostics& errors);  // reports when it is not
+
+// Exact: what `read` makes the same value of.
+Value write(std::int64_t value);
+Value write(double value);
+Value write(bool value);
+Value write(const std::string& value);
+Value write(const Range& value);
+
+std::string allowed(const Limits& limits);                          // "at least 1", "above 0", "0 to 1", ""
+std::string allowed(const std::vector<std::string>& words);         // "elu | relu"
+
+template <class M>
+constexpr const char* type_name() {
+    if constexpr (std::is_same_v<M, bool>) return "true or false";
+    else if constexpr (std::is_same_v<M, std::int64_t>) return "integer";
+    else if constexpr (std::is_same_v<M, double>) return "number";
+    else if constexpr (std::is_same_v<M, std::string>) return "text";
+    else if constexpr (std::is_same_v<M, Range>) return "range";
+    else if constexpr (std::is_same_v<M, std::vector<bool>>) return "list of true or false";
+    else if constexpr (std::is_same_v<M, std::vector<std::int64_t>>) return "list of integers";
+    else if constexpr (std::is_same_v<M, std::vector<double>>) return "list of numbers";
+    else if constexpr (std::is_same_v<M, std::vector<std::string>>) return "list of texts";
+    else static_assert(!sizeof(M), "an option is an int64_t, double, bool, string, Range, or a vector of the first four");
+}
+
+template <class E>
+void read(std::vector<E>& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors) {
+    if (!is_list(value, path, type_name<std::vector<E>>(), errors)) return;
+    std::vector<E> list;
+    for (std::size_t i = 0; i < value.items.size(); ++i) {
+        E item{};
+        read(item, value.items[i], std::string(path) + "." + std::to_string(i), limits, errors);
+        list.push_back(std::move(item));
+    }
+    out = std::move(list);
+}
+
+template <class E>
+Value write(const std::vector<E>& list) {
+    Value value = Value::list();
+    for (const E& item : list) value.items.push_back(write(item));
+    return value;
+}
+
+}  // namespace palimpsest::fields
+
+namespace palimpsest {
+
+template <class T>
+template <class M>
+Schema<T>& Schema<T>::field(std::string name, M T::*member, Limits limits, std::string meaning) {
+    Option option;
+    option.name = std::move(name);
+    option.type = fields::type_name<M>();
+    option.default_text = emit_flow(fields::write(T{}.*member));
+    option.allowed = fields::allowed(limits);
+    option.meaning = std::move(meaning);
+    option.read = [member, limits](void* object, const Value& value, std::string_view path, Diagnostics& errors) {
+        fields::read(static_cast<T*>(object)->*member, value, path, limits, errors);
+    };
+    option.write = [member](const void* object) { return fields::write(static_cast<const T*>(object)->*member); };
+    add(std::move(option));
+    return *this;
+}
+
+template <class T>
+template <class E>
+Schema<T>& Schema<T>::choice(std::string name, E T::*member, std::vector<std::pair<std::string, E>> words, std::string meaning) {
+    std::vector<std::string> names;
+    for (const auto& word : words) names.push_back(word.first);
+    Option option;
+    option.name = std::move(name);
+    option.type = "word";
+    option.allowed = fields::allowed(names);
+    option.meaning = std::move(meaning);
+    option.read = [member, names, words](void* object, const Value& value, std::string_view path, Diagnostics& errors) {
+        const int index = fields::read_word(value, path, names, errors);
+        if (index >= 0) static_cast<T*>(object)->*member = words[static_cast<std::size_t>(index)].second;
+    };
+    option.write = [member, words](const void* object) {
+        const E value = static_cast<const T*>(object)->*member;
+        const auto word = std::find_if(words.begin(), words.end(), [&](const auto& w) { return w.second == value; });
+        PALIMPSEST_ASSERT(word != words.end(), "no word for enumerator {}", static_cast<int>(value));
+        return fields::write(word->first);
+    };
+    const T defaults{};
+    option.default_text = emit_flow(option.write(&defaults));
+    add(std::move(option));
+    return *this;
+}
+
+template <class T>
+template <class S>
+Schema<T>& Schema<T>::group(std::string name, S T::*member, const Schema<S>& schema, std::string meaning) {
+    Option option;
+    option.name = std::move(name);
+    option.type = "map";
+    option.meaning = std::move(meaning);
+    option.nested = &schema;
+    option.member = [member](const void* object) -> const void* { return &(static_cast<const T*>(object)->*member); };
+    option.read = [member, &schema](void* object, const Value& value, std::string_view path, Diagnostics& errors) {
+        schema.read(&(static_cast<T*>(object)->*member), value, path, errors);
+    };
+    option.write = [member, &schema](const void* object) { return schema.write(&(static_cast<const T*>(object)->*member)); };
+    const T defaults{};
+    option.default_text = emit_flow(option.write(&defaults));
+    add(std::move(option));
+    return *this;
+}
+
+}  // namespace palimpsest

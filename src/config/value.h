@@ -1,6 +1,7 @@
 // A parsed YAML value that remembers where it came from. yaml-cpp stays behind yaml.cpp; nobody else sees its nodes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ struct Value {
     Value* find(std::string_view key);
     Value& set(std::string_view key, Value value);  // replaces or appends
     static Value scalar(std::string text, bool quoted = false);
+    static Value map(Source source = {});
+    static Value list(Source source = {});
+    bool same_content(const Value& other) const;  // whatever the places; a missing value differs from an empty map
 };
 
 struct Value::Entry {
@@ -46,12 +50,25 @@ struct Value::Entry {
     Value value;
 };
 
+class Diagnostics;
+
 // Reads a file or a text. Rejects duplicate keys, merge keys, second documents, bombs of aliases and deep nesting, each with its
-// place (the whole list: config/yaml.cpp). Throws Error(usage).
+// place (the whole list: config/yaml.cpp). Throws Error(usage). An empty text is an empty map.
 Value parse_yaml(const std::string& name, const std::string& text);
 Value load_yaml(const std::string& path);
+// The same, with the errors gathered; after a syntax error the result is null.
+Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors);
 
-// YAML that both this reader and PyYAML read back to the same values (1.0e-05, quoted "no").
+// The YAML after the '=' of a command-line argument. `text` holds all arguments, one a line; `column` is where the value begins.
+Value parse_argument(std::shared_ptr<const SourceText> text, int argument, int column, const std::string& yaml, Diagnostics& errors);
+
+// YAML that both this reader and PyYAML read back to the same values (1.0e-05, quoted "no"). Maps and lists of maps in block style.
 std::string emit_yaml(const Value& value);
+// The same with "  # comment" after every line that holds a value; `comment` gets the path ("train.lr", "task.test.0.pairs").
+std::string emit_yaml(const Value& value, const std::function<std::string(const std::string& path)>& comment);
+std::string emit_flow(const Value& value);  // on one line
+
+// True when plain `text` reads back as this text, here and in PyYAML, in block and flow style.
+bool plain_text_is_safe(std::string_view text);
 
 }  // namespace palimpsest

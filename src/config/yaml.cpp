@@ -1,0 +1,304 @@
+// yaml-cpp, wrapped once (0.7 on Debian 12, 0.8 on Ubuntu 24.04). We take its events, not its nodes: the nodes accept duplicate keys,
+// lose marks when cloned, give aliases the place of their anchor and convert "no" to false. What is rejected here, with its place:
+// duplicate and non-text keys, merge keys, tags, further documents, nesting beyond 64 levels, more than 100,000 values (aliases
+// counted each time they are used), control characters, bytes that are not UTF-8.
+#include "config/diagnostics.h"
+#include "config/value.h"
+#include "core/error.h"
+#include "core/file.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <sstream>
+#include <unordered_map>
+
+namespace palimpsest {
+namespace {
+
+constexpr std::size_t deepest = 64, most_values = 100'000;
+
+struct Fatal {  // ends the parse; caught in parse()
+    Source where;
+    std::string message;
+};
+
+// From yaml-cpp's marks (lines and bytes from 0) to ours (lines and characters from 1).
+class Places {
+public:
+    Places(std::shared_ptr<const SourceText> text, const std::string& yaml, int argument, int column)
+        : text_(std::move(text)), yaml_(yaml), argument_(argument), column_(column) {
+        for (std::size_t i = 0; i < yaml.size(); ++i)
+            if (yaml[i] == '\n') starts_.push_back(i + 1);
+    }
+
+    Source at(std::size_t line, std::size_t byte) const {
+        const std::string_view before = rest_of_line(line, 0).substr(0, byte);
+        const auto characters = std::count_if(before.begin(), before.end(), [](char c) { return (c & 0xC0) != 0x80; });
+        const int column = static_cast<int>(characters) + 1;
+        if (argument_ == 0) return {text_, static_cast<int>(line) + 1, column};
+        return {text_, argument_, line == 0 ? column_ + column - 1 : column_};
+    }
+    Source at(const YAML::Mark& mark) const {
+        if (mark.line < 0) return at(0, 0);
+        return at(static_cast<std::size_t>(mark.line), static_cast<std::size_t>(mark.column));
+    }
+    std::string_view rest_of_line(std::size_t line, std::size_t byte) const {
+        if (line >= starts_.size()) return {};
+        const std::size_t begin = std::min(starts_[line] + byte, yaml_.size());
+        const std::string_view rest = std::string_view(yaml_).substr(begin);
+        return rest.substr(0, rest.find('\n'));
+    }
+    std::string_view rest_of_line(const YAML::Mark& mark) const {
+        return mark.line < 0 ? std::string_view() : rest_of_line(static_cast<std::size_t>(mark.line), static_cast<std::size_t>(mark.column));
+    }
+
+private:
+    std::shared_ptr<const SourceText> text_;
+    const std::string& yaml_;
+    int argument_, column_;
+    std::vector<std::size_t> starts_ = {0};
+};
+
+class Builder final : public YAML::EventHandler {
+public:
+    Builder(const Places& places, Diagnostics& errors) : places_(places), errors_(errors) {}
+
+    Value root = Value::map();
+
+    void OnDocumentStart(const YAML::Mark& mark) override {
+        if (++documents_ > 1) throw Fatal{places_.at(mark), "a second document is never read; keep one document in a file"};
+    }
+    void OnDocumentEnd() override {}
+
+    void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+        Value value;
+        const std::string_view word = places_.rest_of_line(mark);
+        const bool written = word.starts_with('~') || word.starts_with("null") || word.starts_with("Null") || word.starts_with("NULL");
+        // Of "lr:" with nothing after it the mark is that of whatever comes next; the key is a better place.
+        value.source = !written && !frames_.empty() && frames_.back().has_key ? frames_.back().key_source : places_.at(mark);
+        finish(std::move(value), anchor, 1, 0);
+    }
+
+    void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+        const auto found = anchors_.find(anchor);
+        const Source here = places_.at(mark);
+        if (found == anchors_.end()) throw Fatal{here, "this alias stands inside its own anchor"};
+        if (frames_.size() + found->second.height > deepest) too_deep(here);
+        count(found->second.size, here, "once its aliases are expanded");
+        Value copy = found->second.value;
+        copy.source = here;
+        finish(std::move(copy), 0, found->second.size, found->second.height);
+    }
+
+    void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+        const Source here = places_.at(mark);
+        check_tag(tag, here);
+        count(1, here, "in one config");
+        Value value = Value::scalar(text, tag == "!");
+        value.source = here;
+        finish(std::move(value), anchor, 1, 0);
+    }
+
+    void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+        open(Value::list(places_.at(mark)), tag, anchor);
+    }
+    void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+        open(Value::map(places_.at(mark)), tag, anchor);
+    }
+    void OnSequenceEnd() override { close(); }
+    void OnMapEnd() override { close(); }
+
+private:
+    struct Frame {
+        Value value;
+        YAML::anchor_t anchor = 0;
+        std::size_t size = 1, height = 1;
+        bool has_key = false, drop = false;  // drop: the value of a key that was reported
+        std::string key;
+        Source key_source;
+        std::unordered_map<std::string, Source> keys;
+    };
+    struct Anchored {
+        Value value;
+        std::size_t size, height;
+    };
+
+    void too_deep(const Source& here) { throw Fatal{here, fmt::format("nested deeper than {} levels", deepest)}; }
+
+    void count(std::size_t more, const Source& here, const char* where) {
+        values_ += more;
+        if (values_ > most_values) throw Fatal{here, fmt::format("more than {} values {}", most_values, where)};
+    }
+
+    void check_tag(const std::string& tag, const Source& here) {
+        if (!tag.empty() && tag != "?" && tag != "!") errors_.error(here, "tags such as !!int are not read; write the value alone");
+    }
+
+    void open(Value value, const std::string& tag, YAML::anchor_t anchor) {
+        check_tag(tag, value.source);
+        if (frames_.size() >= deepest) too_deep(value.source);
+        count(1, value.source, "in one config");
+        Frame frame;
+        frame.value = std::move(value);
+        frame.anchor = anchor;
+        frames_.push_back(std::move(frame));
+    }
+
+    void close() {
+        Frame frame = std::move(frames_.back());
+        frames_.pop_back();
+        finish(std::move(frame.value), frame.anchor, frame.size, frame.height);
+    }
+
+    void finish(Value value, YAML::anchor_t anchor, std::size_t size, std::size_t height) {
+        if (anchor) anchors_[anchor] = {value, size, height};
+        if (frames_.empty()) {
+            if (value.kind != Value::Kind::null) root = std::move(value);
+            else root.source = value.source;
+            return;
+        }
+        Frame& frame = frames_.back();
+        frame.size += size;
+        frame.height = std::max(frame.height, height + 1);
+        if (frame.value.kind == Value::Kind::list) frame.value.items.push_back(std::move(value));
+        else if (!frame.has_key) take_key(frame, value);
+        else {
+            if (!frame.drop) frame.value.entries.push_back({std::move(frame.key), frame.key_source, std::move(value)});
+            frame.has_key = frame.drop = false;
+        }
+    }
+
+    void take_key(Frame& frame, const Value& value) {
+        frame.has_key = true;
+        frame.drop = true;
+        frame.key_source = value.source;
+        if (value.kind != Value::Kind::scalar) {
+            errors_.error(value.source, "a key must be a word");
+            return;
+        }
+        if (value.text == "<<" && !value.quoted) {
+            errors_.error(value.source, "merge keys ('<<') are not read; repeat the keys, or compose files with 'base:'");
+            return;
+        }
+        const auto [first, is_new] = frame.keys.emplace(value.text, value.source);
+        if (!is_new) {
+            const std::string place = first->second.line == value.source.line ? fmt::format("column {} of this line", first->second.column)
+                                                                              : fmt::format("line {}", first->second.line);
+            errors_.error(value.source, fmt::format("duplicate key '{}' in line {}; it already stands in {}", value.text,
+                                                    value.source.line, place));
+            return;
+        }
+        frame.drop = false;
+        frame.key = value.text;
+    }
+
+    const Places& places_;
+    Diagnostics& errors_;
+    std::vector<Frame> frames_;
+    std::unordered_map<YAML::anchor_t, Anchored> anchors_;
+    std::size_t values_ = 0;
+    int documents_ = 0;
+};
+
+// yaml-cpp's messages speak of its scanner; these speak of the text.
+std::string explain(const std::string& message, std::string_view rest) {
+    const std::pair<const char*, const char*> known[] = {
+        {"end of map flow", "a '{' is not closed"},
+        {"end of sequence flow", "a '[' is not closed"},
+        {"end of map not found", "this does not continue the map above; check the indentation, and that ': ' follows each key"},
+        {"end of sequence not found", "this does not continue the list above; check the indentation"},
+        {"illegal map value", "a ':' is not allowed here; quote a text that holds ': '"},
+        {"illegal map key", "a key is not allowed here; check the indentation"},
+        {"illegal EOF in scalar", "a quote is not closed"},
+        {"illegal flow end", "a ']' or '}' without its opening"},
+        {"illegal tab", "a tab in the indentation; indent with blanks"},
+        {"anchor is not defined", "an alias without its anchor"},
+        {"illegal block entry", "a list item is not allowed here; check the indentation"},
+    };
+    for (const auto& [theirs, ours] : known)
+        if (message.find(theirs) != std::string::npos) return ours;
+    if (message.find("unknown token") != std::string::npos && !rest.empty())
+        return rest[0] == '\t' ? "a tab in the indentation; indent with blanks" : fmt::format("a text that begins with '{}' must be quoted", rest[0]);
+    return message;
+}
+
+// yaml-cpp takes 0x04 and NUL for the end of the text and guesses UTF-16: nothing of that may reach it.
+void check_bytes(const std::string& yaml, const Places& places) {
+    std::size_t line = 0, start = 0;
+    for (std::size_t i = 0; i < yaml.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(yaml[i]);
+        if (byte == '\n') {
+            ++line;
+            start = i + 1;
+        } else if ((byte < 0x20 && byte != '\t') || byte == 0x7F) {
+            throw Fatal{places.at(line, i - start), fmt::format("control character 0x{:02x}", byte)};
+        } else if (byte >= 0x80) {
+            const std::size_t more = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
+            bool good = byte >= 0xC2 && byte <= 0xF4;
+            for (std::size_t k = 1; good && k <= more; ++k) good = i + k < yaml.size() && (yaml[i + k] & 0xC0) == 0x80;
+            if (!good) throw Fatal{places.at(line, i - start), fmt::format("byte 0x{:02x} is not UTF-8", byte)};
+            i += more;
+        }
+    }
+}
+
+Value parse(const std::string& yaml, const Places& places, Diagnostics& errors) {
+    try {
+        check_bytes(yaml, places);
+        std::istringstream stream(yaml);
+        YAML::Parser parser(stream);
+        Builder builder(places, errors);
+        builder.root.source = places.at(0, 0);
+        while (parser.HandleNextDocument(builder)) {
+        }
+        return std::move(builder.root);
+    } catch (const Fatal& fatal) {
+        errors.error(fatal.where, fatal.message);
+    } catch (const YAML::Exception& error) {
+        errors.error(places.at(error.mark), explain(error.msg, places.rest_of_line(error.mark)));
+    }
+    return {};
+}
+
+std::string unix_line_ends(std::string_view text) {
+    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    std::string unix_text;
+    unix_text.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '\r') unix_text += text[i];
+        else if (i + 1 == text.size() || text[i + 1] != '\n') unix_text += '\n';
+    }
+    return unix_text;
+}
+
+}  // namespace
+
+Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors) {
+    const auto source = std::make_shared<const SourceText>(SourceText{name, unix_line_ends(text)});
+    return parse(source->text, Places(source, source->text, 0, 0), errors);
+}
+
+Value parse_yaml(const std::string& name, const std::string& text) {
+    Diagnostics errors;
+    Value value = parse_yaml(name, text, errors);
+    errors.throw_if_any();
+    return value;
+}
+
+Value load_yaml(const std::string& path) { return parse_yaml(path, read_file(path)); }
+
+Value parse_argument(std::shared_ptr<const SourceText> text, int argument, int column, const std::string& yaml, Diagnostics& errors) {
+    if (yaml.find_first_not_of(" \t\n") == std::string::npos) {
+        Value nothing;
+        nothing.source = {std::move(text), argument, column};
+        return nothing;
+    }
+    Value value = parse(yaml, Places(std::move(text), yaml, argument, column), errors);
+    return value;
+}
+
+}  // namespace palimpsest
