@@ -1,0 +1,66 @@
+// Messages for people, on stderr and in the log of each run. Nothing is printed before start_log: the library is silent by itself.
+// One live line at the bottom of a terminal shares the messages' lock, so that neither tears the other.
+#pragma once
+
+#include "core/error.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace palimpsest {
+
+enum class LogLevel { debug, info, warning, error };
+
+// What may be sent to a terminal besides plain lines.
+struct Terminal {
+    bool live = false;    // a line may be redrawn (carriage return, erase)
+    bool colour = false;
+    int width = 80;
+};
+// From the facts: a TTY, TERM, CI and NO_COLOR (null or empty = not set).
+Terminal terminal_of(bool tty, const char* term, const char* ci, const char* no_color);
+Terminal stderr_terminal();
+
+void start_log(LogLevel least, Terminal terminal, std::FILE* stream = stderr);
+void stop_log();  // silent again; a live line is erased
+
+void log_message(LogLevel level, const std::string& message);  // to the stream and to every open RunLog
+
+template <class... Args>
+void log_debug(fmt::format_string<Args...> text, Args&&... args) {
+    log_message(LogLevel::debug, fmt::format(text, std::forward<Args>(args)...));
+}
+template <class... Args>
+void log_info(fmt::format_string<Args...> text, Args&&... args) {
+    log_message(LogLevel::info, fmt::format(text, std::forward<Args>(args)...));
+}
+template <class... Args>
+void log_warning(fmt::format_string<Args...> text, Args&&... args) {
+    log_message(LogLevel::warning, fmt::format(text, std::forward<Args>(args)...));
+}
+template <class... Args>
+void log_error(fmt::format_string<Args...> text, Args&&... args) {
+    log_message(LogLevel::error, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// Redraws the bottom line, cut to the terminal's width. False, and nothing is written, where lines cannot be redrawn.
+bool show_live_line(std::string_view text);
+void erase_live_line();
+
+// run.log: while one is open, messages go into it too, stamped in UTC. Appends; each line is flushed, so `tail -f` follows.
+class RunLog {
+public:
+    explicit RunLog(const std::string& path);
+    ~RunLog();
+    RunLog(const RunLog&) = delete;
+    RunLog& operator=(const RunLog&) = delete;
+    void line(const std::string& message);  // into this file only
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace palimpsest
