@@ -1,18 +1,18 @@
 // Tasks are programs of events. A task file (tasks/NAME.cpp) holds a parameter struct, `emit`, facts and a registration; everything
 // else - tokens, positions, targets, judging, shallow policies, slices, fingerprints - is made from its events by the sinks.
 //
-//     template <class Sink> PALIMPSEST_HD static void emit(const Program& program, Rng& rng, Sink& sink) {
+//     template <class Sink> PALIMPSEST_HD void emit(Rng& rng, Sink& sink) const {
 //         for (…) sink.write(key, value);      // key_tokens + value_tokens positions
 //         for (…) sink.noise(token);           // one position
 //         for (…) sink.read(key);              // key_tokens + value_tokens - 1 positions; scored; the answer is never laid out
 //     }
 //
-// `emit` calls events in the order of the sequence and fills exactly program.shape.length positions. It is a pure function of
-// (program, rng). Integers only; compiled for host and device (see sinks.h for the whole event list).
+// events.h has the whole list and what `emit` must keep to; program.h makes a Program and a Task of such a file.
 #pragma once
 
 #include "config/schema.h"
 #include "core/philox.h"
+#include "task/events.h"
 
 #include <cstdint>
 #include <memory>
@@ -23,41 +23,8 @@
 
 namespace palimpsest {
 
-// Token ids: keys [key_first, key_first + keys), values [value_first, value_first + values), filler 0. A key of several tokens is a
-// number in base `keys`, most significant token first; the same for values.
-struct Vocabulary {
-    std::int64_t size = 0;
-    std::int64_t key_first = 1, keys = 0, value_first = 0, values = 0;
-    std::int64_t key_tokens = 1, value_tokens = 1;
-};
-
-// Static facts of a segment: every example has exactly these.
-struct Shape {
-    std::int64_t length = 0;          // T
-    std::int64_t queries = 0;         // Q, scored answers of an example
-    std::int64_t writes = 0;          // most writes of an example (sizes of the sinks' logs)
-    std::int64_t max_overwrites = 0;  // most changes of one key
-    Vocabulary vocabulary;
-};
-
-// Order persisted in run.h5 (/eval/answer_class): do not renumber.
-enum class Answer : std::int8_t { correct = 0, stale = 1, other_current = 2, other_former = 3, unbound = 4, not_a_value = 5 };
-constexpr int answer_classes = 6;
 const char* to_string(Answer answer);
-
-// Shallow policies, scored by the same judge on the same examples: a result is read against the best of them.
-enum class Policy : std::int8_t { last_written = 0, first_of_key = 1, random_of_key = 2, random_of_row = 3, majority_of_row = 4 };
-constexpr int policies = 5;
 const char* to_string(Policy policy);
-
-// Where a batch is written: row-major, owned by the caller. m = value_tokens.
-struct BatchView {
-    std::int64_t* tokens = nullptr;      // [B, T]
-    std::int64_t* positions = nullptr;   // [B, Q, m]  the position at which value token j is predicted
-    std::int64_t* targets = nullptr;     // [B, Q, m]  token ids
-    std::int64_t* distance = nullptr;    // [B, Q]     positions between the end of the key's last write and the read; may be null
-    std::int64_t* overwrites = nullptr;  // [B, Q]     changes of the key before the read; may be null
-};
 
 // One segment of one task, compiled: immutable, safe to share between threads.
 class Program {

@@ -1,0 +1,43 @@
+// Options that most tasks share: the vocabulary. A task's options derive from VocabularyOptions and hand their schema to
+// add_vocabulary. Host only.
+#pragma once
+
+#include "config/schema.h"
+#include "task/events.h"
+
+#include <cstdint>
+#include <string_view>
+
+namespace palimpsest {
+
+struct VocabularyOptions {
+    std::int64_t vocabulary = 256;
+    std::int64_t keys = 0, values = 0;   // 0: an even split
+    std::int64_t key_tokens = 1, value_tokens = 1;
+};
+
+template <class Options>
+Schema<Options> add_vocabulary(Schema<Options> schema) {
+    const auto add = [&schema](const char* name, std::int64_t VocabularyOptions::*member, double low, double high, const char* meaning) {
+        schema.field(name, static_cast<std::int64_t Options::*>(member), between(low, high), meaning);
+    };
+    add("vocabulary", &VocabularyOptions::vocabulary, 4, 1 << 30, "number of token ids: filler 0, then keys, then values");
+    add("keys", &VocabularyOptions::keys, 0, 1 << 30, "key tokens; 0: half of the vocabulary, less the filler");
+    add("values", &VocabularyOptions::values, 0, 1 << 30, "value tokens; 0: all ids that the keys leave");
+    add("key_tokens", &VocabularyOptions::key_tokens, 1, 31, "tokens of a key");
+    add("value_tokens", &VocabularyOptions::value_tokens, 1, 31, "tokens of a value; all must be right for the answer to count");
+    return schema;
+}
+
+// Throws Error(usage) where the numbers do not fit together.
+Vocabulary make_vocabulary(const VocabularyOptions& options);
+
+// How many different keys (values) there are: keys ^ key_tokens.
+std::int64_t key_count(const Vocabulary& vocabulary);
+std::int64_t value_count(const Vocabulary& vocabulary);
+
+// Throw Error(usage) when there are fewer than `needed`; `what` says who needs them ("4 pairs").
+void need_keys(const Vocabulary& vocabulary, std::int64_t needed, std::string_view what);
+void need_values(const Vocabulary& vocabulary, std::int64_t needed, std::string_view what);
+
+}  // namespace palimpsest

@@ -1,0 +1,116 @@
+#include "config/diagnostics.h"
+#include "core/error.h"
+#include "task/task.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+namespace palimpsest {
+
+namespace {
+
+// A function's static: registrations of other files run before main, in any order.
+std::map<std::string, std::unique_ptr<Task>, std::less<>>& registry() {
+    static std::map<std::string, std::unique_ptr<Task>, std::less<>> tasks;
+    return tasks;
+}
+
+class Fnv1a {
+public:
+    void add(std::int64_t word) {
+        for (int byte = 0; byte < 8; ++byte) {
+            hash_ ^= (static_cast<std::uint64_t>(word) >> (8 * byte)) & 0xff;
+            hash_ *= 0x100000001b3ull;
+        }
+    }
+    void add(const std::vector<std::int64_t>& words) {
+        for (const std::int64_t word : words) add(word);
+    }
+    std::uint64_t value() const { return hash_; }
+
+private:
+    std::uint64_t hash_ = 0xcbf29ce484222325ull;
+};
+
+}  // namespace
+
+const char* to_string(Answer answer) {
+    switch (answer) {
+        case Answer::correct: return "correct";
+        case Answer::stale: return "stale";
+        case Answer::other_current: return "other_current";
+        case Answer::other_former: return "other_former";
+        case Answer::unbound: return "unbound";
+        case Answer::not_a_value: return "not_a_value";
+    }
+    return "?";
+}
+
+const char* to_string(Policy policy) {
+    switch (policy) {
+        case Policy::last_written: return "last_written";
+        case Policy::first_of_key: return "first_of_key";
+        case Policy::random_of_key: return "random_of_key";
+        case Policy::random_of_row: return "random_of_row";
+        case Policy::majority_of_row: return "majority_of_row";
+    }
+    return "?";
+}
+
+std::vector<std::string> task_names() {
+    std::vector<std::string> names;
+    for (const auto& [name, task] : registry()) names.push_back(name);
+    return names;
+}
+
+const Task* find_task(std::string_view name) {
+    const auto found = registry().find(name);
+    return found == registry().end() ? nullptr : found->second.get();
+}
+
+const Task& get_task(std::string_view name) {
+    if (const Task* task = find_task(name)) return *task;
+    const std::vector<std::string> names = task_names();
+    fail(ExitCode::usage, "no task '{}'{}; the tasks are {}", name, did_you_mean(name, names), fmt::join(names, ", "));
+}
+
+void register_task(std::unique_ptr<Task> task) {
+    const std::string name = task->facts().name;
+    const bool added = registry().emplace(name, std::move(task)).second;
+    PALIMPSEST_ASSERT(added, "two tasks are called {}", name);
+}
+
+std::uint64_t fingerprint(const Program& program, std::uint64_t seed, Stream stream, std::int64_t count) {
+    const Shape& shape = program.shape();
+    const auto answers = static_cast<std::size_t>(shape.queries * shape.vocabulary.value_tokens);
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(shape.length)), positions(answers), targets(answers);
+    BatchView row;
+    row.tokens = tokens.data();
+    row.positions = positions.data();
+    row.targets = targets.data();
+    Fnv1a hash;
+    for (std::int64_t i = 0; i < count; ++i) {
+        const auto example = static_cast<std::uint64_t>(i);
+        program.generate(seed, stream, {&example, 1}, row);
+        hash.add(tokens);
+        hash.add(positions);
+        hash.add(targets);
+    }
+    return hash.value();
+}
+
+std::vector<std::int64_t> distance_buckets(std::int64_t length) {
+    std::vector<std::int64_t> upper_ends{1};
+    while (upper_ends.back() < length - 1) upper_ends.push_back(2 * upper_ends.back());
+    return upper_ends;
+}
+
+int bucket_of(std::int64_t distance, const std::vector<std::int64_t>& upper_ends) {
+    const auto found = std::lower_bound(upper_ends.begin(), upper_ends.end(), distance);
+    PALIMPSEST_ASSERT(found != upper_ends.end(), "distance {} is beyond the last bucket, {}", distance, upper_ends.back());
+    return static_cast<int>(found - upper_ends.begin());
+}
+
+}  // namespace palimpsest
