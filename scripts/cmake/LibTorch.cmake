@@ -44,8 +44,9 @@ message(STATUS "LibTorch: ${PALIMPSEST_TORCH_VERSION} in ${PALIMPSEST_TORCH}")
 
 add_library(palimpsest_torch INTERFACE)
 add_library(palimpsest::torch ALIAS palimpsest_torch)
-target_include_directories(palimpsest_torch SYSTEM INTERFACE
-  ${PALIMPSEST_TORCH}/include ${PALIMPSEST_TORCH}/include/torch/csrc/api/include)
+# After the system's own folders: LibTorch ships headers of fmt (another version than the library we link) and others.
+target_compile_options(palimpsest_torch INTERFACE
+  "SHELL:-idirafter ${PALIMPSEST_TORCH}/include" "SHELL:-idirafter ${PALIMPSEST_TORCH}/include/torch/csrc/api/include")
 target_link_libraries(palimpsest_torch INTERFACE ${PALIMPSEST_TORCH}/lib/libtorch_cpu.so ${PALIMPSEST_TORCH}/lib/libc10.so)
 target_link_options(palimpsest_torch INTERFACE -Wl,-rpath,${PALIMPSEST_TORCH}/lib)
 file(GLOB PALIMPSEST_NVIDIA_LIBS ${PALIMPSEST_TORCH}/../nvidia/*/lib)
