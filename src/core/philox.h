@@ -58,6 +58,8 @@ private:
 
 // A keyed permutation of [0, n): sampling without replacement with no memory (Feistel network over the next power of four,
 // cycle walking). permute(i) for i = 0, 1, … are distinct; the ids at i >= m are exactly those not drawn by the first m.
+// Fewer than ten rounds leave some orders of five or more things measurably likelier than others, and so does a Feistel network
+// alone, which makes even permutations only: a key bit decides whether 0 and 1 change places first.
 class Permutation {
 public:
     PALIMPSEST_HD Permutation(std::uint32_t n, Rng& rng) : n_(n) {
@@ -73,15 +75,14 @@ public:
 
 private:
     PALIMPSEST_HD std::uint32_t once(std::uint32_t x) const {
+        if (x < 2) x ^= key_[0] >> 31;
         const std::uint32_t mask = (1u << half_bits_) - 1;
         std::uint32_t left = x >> half_bits_, right = x & mask;
-        for (std::uint32_t round = 0; round < 6; ++round) {
-            std::uint32_t f = (right ^ key_[round & 1]) * 0x9E3779B1u + round * 0x85EBCA77u;
+        for (std::uint32_t round = 0; round < 10; ++round) {
+            std::uint32_t f = ((right | round << 16) ^ key_[0]) * 0x7FEB352Du;
             f ^= f >> 15;
-            f *= 0x2C1B3C6Du;
-            f ^= f >> 13;
-            f += key_[(round + 1) & 1];
-            f *= 0x297A2D39u;
+            f += key_[1];
+            f *= 0x846CA68Bu;
             f ^= f >> 16;
             const std::uint32_t next = (left ^ f) & mask;
             left = right;
