@@ -13,6 +13,7 @@ class Diagnostics {
 public:
     void error(const Source& where, std::string message);
     bool empty() const { return errors_.empty(); }
+    std::size_t size() const { return errors_.size(); }
     // Sorted by file, line, column; each error once, however often it was met; ends with "N errors".
     std::string report() const;
     void throw_if_any() const;    // Error(usage, report())

@@ -36,7 +36,7 @@ enum class EmbeddingInit { normal, unit_normal, spherical };
 struct ModelSpec {
     std::int64_t width = 64;
     std::string mixer = "softmax";       // of every layer, unless `layers` names them
-    std::int64_t depth = 2;              // number of layers when `layers` is empty
+    std::int64_t depth = 2;              // number of layers; equals layers.size() when `layers` are given
     std::vector<std::string> layers;     // one mixer a layer, e.g. [base_conv, softmax]
     Mlp mlp = Mlp::none;                 // identity_with_norm: adds norm(residual) to the residual (zoology's quirk)
     double mlp_expansion = 4;
@@ -167,5 +167,6 @@ const Schema<TrainSpec>& train_schema();
 const Schema<DataSpec>& data_schema();
 const Schema<EvalSpec>& eval_schema();
 const Schema<RuntimeSpec>& runtime_schema();
+const Schema<RunSpec>& run_schema();  // the top level, but for task, mixers, base and sweep
 
 }  // namespace palimpsest

@@ -1,0 +1,69 @@
+// What makes two runs the same run. A key at its default is not written, so that a new key keeps the ids of old runs; a default that
+// changes raises the version.
+#include "config/build.h"
+#include "core/hash.h"
+#include "core/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace palimpsest {
+namespace {
+
+constexpr int schema_version = 1;
+
+class Lines {
+public:
+    void add(const std::string& path, const Value& value) {
+        if (value.kind != Value::Kind::map) {
+            lines_.push_back(path + "=" + emit_flow(value));
+            return;
+        }
+        for (const Value::Entry& entry : value.entries) add(path.empty() ? entry.key : path + "." + entry.key, entry.value);
+    }
+    std::string str() {
+        std::sort(lines_.begin(), lines_.end());
+        return fmt::format("palimpsest run, schema {}\n{}\n", schema_version, join(lines_, "\n"));
+    }
+
+private:
+    std::vector<std::string> lines_;
+};
+
+bool same(const std::vector<SegmentSpec>& a, const std::vector<SegmentSpec>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const SegmentSpec& x, const SegmentSpec& y) { return x.resolved.same_content(y.resolved); });
+}
+
+void add_segments(Lines& lines, const std::string& split, const std::vector<SegmentSpec>& segments, const AnySchema& schema) {
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+        const std::string path = fmt::format("task.{}.{}", split, i);
+        lines.add(path, schema.write_identity(segments[i].options.get()));
+        lines.add(path + ".examples", fields::write(segments[i].examples));
+    }
+}
+
+}  // namespace
+
+std::string identity_text(const RunSpec& run, const Catalog& catalog) {
+    RunSpec canonical = run;
+    canonical.model.layers = run.model.mixers_by_layer();  // the same layers, however they were written
+    canonical.model.mixer = ModelSpec().mixer;
+    canonical.model.depth = ModelSpec().depth;
+    if (run.train.epochs > 0) canonical.train.steps = TrainSpec().steps;
+    Lines lines;
+    lines.add("", run_schema().write_identity(&canonical));
+    lines.add("task.name", fields::write(run.task.name));
+    const AnySchema& task = *catalog.task_schema(run.task.name);
+    add_segments(lines, "train", run.task.train, task);
+    add_segments(lines, "test", run.task.test, task);
+    if (!same(run.task.valid, run.task.test)) add_segments(lines, "valid", run.task.valid, task);
+    for (const auto& [name, options] : run.mixers) lines.add("mixers." + name, catalog.mixer_schema(name)->write_identity(options.get()));
+    return lines.str();
+}
+
+std::string identify(const RunSpec& run, const Catalog& catalog) { return sha256_hex(identity_text(run, catalog)).substr(0, 12); }
+
+}  // namespace palimpsest
