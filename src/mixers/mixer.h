@@ -65,6 +65,7 @@ struct MixerFacts {
     std::string paper;
     std::string recurrence;  // exact, as text
     bool needs_positions = false;  // cannot tell order by itself (softmax)
+    bool growing_state = false;    // grows with the sequence; else its bytes are constant (tested)
 };
 
 class MixerKind {

@@ -97,7 +97,8 @@ const RegisterMixer<Softmax, Options> registered(
      .summary = "causal softmax attention; remembers everything, its state grows with the sequence",
      .paper = "Vaswani et al. 2017, Attention is all you need (arXiv 1706.03762)",
      .recurrence = "o_t = sum_{j <= t} softmax_j(q_t . k_j / sqrt D) v_j, per head",
-     .needs_positions = true},
+     .needs_positions = true,
+     .growing_state = true},
     options_schema());
 
 }  // namespace

@@ -1,28 +1,22 @@
 #include "nn/parameters.h"
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/philox.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <string_view>
 
 namespace palimpsest::nn {
 namespace {
 
 constexpr std::int64_t alignment = 64;  // elements: a block starts on a cache line, and on the boundary that vector loads like
 
-std::uint64_t hash_of(std::string_view name) {  // FNV-1a
-    std::uint64_t hash = 0xCBF29CE484222325ull;
-    for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
-    return hash;
-}
-
 // The numbers of one parameter of one lane, in the order of its elements. Two words give 53 bits.
 class Draws {
 public:
-    Draws(std::uint64_t lane_seed, const std::string& name) : rng_(lane_seed, Stream::init, hash_of(name)) {}
+    Draws(std::uint64_t lane_seed, const std::string& name) : rng_(lane_seed, Stream::init, fnv1a(name)) {}
 
     double uniform() {  // [0, 1)
         const std::uint64_t high = rng_.next(), low = rng_.next();
