@@ -7,8 +7,6 @@
 #else
 #define PALIMPSEST_SIMD
 #endif
-#if defined(__GNUC__)
+// Everything such a function calls must become part of it, or it is compiled for the oldest machine.
 #define PALIMPSEST_INLINE inline __attribute__((always_inline))
-#else
-#define PALIMPSEST_INLINE inline
-#endif
+#define PALIMPSEST_INLINE_LAMBDA __attribute__((always_inline))
