@@ -5,12 +5,12 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 results=results/quickstart
 
-times=()
+times=
 timed() {
     local name=$1 start=$SECONDS
     shift
     "$@"
-    times+=("$name $((SECONDS - start)) s")
+    times+="${times:+, }$name $((SECONDS - start)) s"
 }
 plot() { "$PALIMPSEST_PYTHON" scripts/plot.py "$results" "$@"; }
 plots() {
@@ -27,7 +27,7 @@ timed compare build/release/palimpsest compare "$results"
 timed plots plots
 
 echo
-echo "$(IFS=,; echo "${times[*]}" | sed 's/,/, /g')"
+echo "$times"
 echo "Pictures:"
 echo "  $PWD/$results/accuracy.png"
 echo "  $PWD/$results/answers.png"

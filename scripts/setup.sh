@@ -23,7 +23,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 have_header() {
     local folder
-    for folder in /usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu" /usr/include/hdf5/serial ${CPATH//:/ } \
+    for folder in /usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu" /usr/include/hdf5/serial ${CPATH:+${CPATH//:/ }} \
         ${CMAKE_PREFIX_PATH:+${CMAKE_PREFIX_PATH//:/\/include }/include}; do
         [[ -e $folder/$1 ]] && return 0
     done
