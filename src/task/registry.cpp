@@ -1,5 +1,6 @@
 #include "config/diagnostics.h"
 #include "core/error.h"
+#include "core/hash.h"
 #include "task/task.h"
 
 #include <fmt/ranges.h>
@@ -17,22 +18,9 @@ std::map<std::string, std::unique_ptr<Task>, std::less<>>& registry() {
     return tasks;
 }
 
-class Fnv1a {
-public:
-    void add(std::int64_t word) {
-        for (int byte = 0; byte < 8; ++byte) {
-            hash_ ^= (static_cast<std::uint64_t>(word) >> (8 * byte)) & 0xff;
-            hash_ *= 0x100000001b3ull;
-        }
-    }
-    void add(const std::vector<std::int64_t>& words) {
-        for (const std::int64_t word : words) add(word);
-    }
-    std::uint64_t value() const { return hash_; }
-
-private:
-    std::uint64_t hash_ = 0xcbf29ce484222325ull;
-};
+std::uint64_t add(std::uint64_t hash, const std::vector<std::int64_t>& words) {
+    return fnv1a(words.data(), words.size() * sizeof(words[0]), hash);
+}
 
 }  // namespace
 
@@ -90,15 +78,15 @@ std::uint64_t fingerprint(const Program& program, std::uint64_t seed, Stream str
     row.tokens = tokens.data();
     row.positions = positions.data();
     row.targets = targets.data();
-    Fnv1a hash;
+    std::uint64_t hash = fnv1a_start;
     for (std::int64_t i = 0; i < count; ++i) {
         const auto example = static_cast<std::uint64_t>(i);
         program.generate(seed, stream, {&example, 1}, row);
-        hash.add(tokens);
-        hash.add(positions);
-        hash.add(targets);
+        hash = add(hash, tokens);
+        hash = add(hash, positions);
+        hash = add(hash, targets);
     }
-    return hash.value();
+    return hash;
 }
 
 std::vector<std::int64_t> distance_buckets(std::int64_t length) {
