@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace palimpsest::ops {
@@ -63,8 +64,9 @@ at::Tensor tap(const at::Tensor& taps, std::int64_t w) { return taps.select(1, w
 
 // y_t = bias + sum_w kernel[w] padded_{t+w}; padded [R, B, W-1+T, d] already holds the W-1 inputs before the sequence.
 struct DepthwiseConv : Function<DepthwiseConv> {
-    static at::Tensor forward(AutogradContext* context, const at::Tensor& padded_in, const at::Tensor& kernel, const at::Tensor& bias) {
-        const at::Tensor padded = padded_in.contiguous();
+    static at::Tensor forward(AutogradContext* context, const at::Tensor& padded_in, const at::Tensor& kernel,
+                              const std::optional<at::Tensor>& bias_in) {
+        const at::Tensor padded = padded_in.contiguous(), bias = bias_in.value_or(at::Tensor());
         const at::Tensor taps = kernel.transpose(1, 2).contiguous();  // [R, W, d]: the channels of a tap side by side
         context->save_for_backward({padded, taps});
         context->saved_data["bias"] = bias.defined();
@@ -114,7 +116,7 @@ std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tens
     // Padding with the state makes the rest plain calculus: what passes through a sequence shorter than the kernel keeps its gradient.
     const at::Tensor before = state.defined() ? state : at::zeros({x.size(0), x.size(1), keep, x.size(3)}, x.options());
     const at::Tensor padded = at::cat({before.to(x.scalar_type()), x}, 2);
-    return {DepthwiseConv::apply(padded, kernel.to(x.scalar_type()), bias), padded.narrow(2, tokens, keep)};
+    return {DepthwiseConv::apply(padded, kernel.to(x.scalar_type()), std::optional<at::Tensor>(bias)), padded.narrow(2, tokens, keep)};
 }
 
 }  // namespace palimpsest::ops

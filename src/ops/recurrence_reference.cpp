@@ -8,7 +8,7 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace palimpsest::ops {
@@ -18,6 +18,8 @@ using torch::autograd::Function;
 using torch::autograd::variable_list;
 
 namespace {
+
+using MaybeTensor = std::optional<at::Tensor>;  // an argument of a Function that may be undefined
 
 template <class T>
 const T* data(const at::Tensor& x) {
@@ -80,10 +82,11 @@ void for_items(const Sizes& sizes, const at::TensorOptions& options, const F& f)
 
 struct Loops : Function<Loops> {
     static variable_list forward(AutogradContext* context, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& u_in,
-                                 const at::Tensor& e_in, const at::Tensor& log_decay, const at::Tensor& initial_in, double scale,
+                                 const MaybeTensor& e_in, const MaybeTensor& log_decay, const MaybeTensor& initial_in, double scale,
                                  bool differentiable) {
-        const at::Tensor q = dense(q_in), k = dense(k_in), u = dense(u_in), e = dense(e_in), initial = dense(initial_in);
-        const at::Tensor decay = log_decay.defined() ? log_decay.contiguous().exp() : at::Tensor();
+        const at::Tensor q = dense(q_in), k = dense(k_in), u = dense(u_in), e = dense(e_in.value_or(at::Tensor()));
+        const at::Tensor initial = dense(initial_in.value_or(at::Tensor()));
+        const at::Tensor decay = log_decay && log_decay->defined() ? log_decay->contiguous().exp() : at::Tensor();
         const Sizes sizes(q, k, u, decay);
         const cpu::RecurrenceShape& s = sizes.shape;
         const at::Tensor o = at::empty({sizes.sequences, s.tokens, s.heads, s.value}, q.options());
@@ -169,7 +172,8 @@ RecurrenceOutput recurrence_reference(const RecurrenceInput& in, bool with_resid
     const auto wants = [](const at::Tensor& x) { return x.defined() && x.requires_grad(); };
     const bool differentiable = at::GradMode::is_enabled() && (wants(in.q) || wants(in.k) || wants(in.u) || wants(in.e) ||
                                                                wants(in.log_decay) || wants(in.initial_state));
-    const variable_list out = Loops::apply(in.q, in.k, in.u, in.e, in.log_decay, in.initial_state, in.scale, differentiable);
+    const variable_list out = Loops::apply(in.q, in.k, in.u, MaybeTensor(in.e), MaybeTensor(in.log_decay), MaybeTensor(in.initial_state),
+                                           in.scale, differentiable);
     return {out[0], out[1], with_residual ? out[2] : at::Tensor()};
 }
 
