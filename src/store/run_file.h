@@ -1,6 +1,6 @@
-// One HDF5 file per run (run.h5): created exclusively, one writer, opened, appended in batches and closed between them, uncompressed
-// while live, repacked at the end. Layout and types: docs/results_format.md. Knows no torch. All HDF5 calls of a process go through
-// this floor, under one mutex.
+// One HDF5 file per run (run.h5): created exclusively, one writer. The writer grows the file in memory and publishes it whole in batches
+// (temporary name, rename), so what stands on disk is always a complete, closed file; uncompressed while live, compressed at the end.
+// Layout and types: docs/results_format.md. Knows no torch. All HDF5 calls of a process go through this floor, under one mutex.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -44,12 +45,14 @@ struct RunHeader {
     std::vector<std::string> policies;
 };
 
-// Appends to <folder>/run.h5. Rows are buffered and written when 256 of them or `flush_seconds` have gathered; flush() writes now.
+// Writes <folder>/run.h5. Rows are buffered and published when 256 of them or `flush_seconds` have gathered, but never so often that
+// publishing takes more than a twentieth of the time; flush() publishes now. A failed write (full disk) throws, leaves the last
+// published file whole and loses no row: the next flush tries again. Not for several threads at once.
 class RunWriter {
 public:
-    // Throws Error(run_failed) if the file exists ("already running" is told by RunLock, before).
+    // Throws Error(run_failed) if the file exists ("already running" is told by RunFolder::lock, before).
     static RunWriter create(const std::string& folder, const RunHeader& header, double flush_seconds);
-    // For resume: cuts off every row with a step beyond `step`, then appends.
+    // For resume: cuts off every row with a step beyond `step`, then appends. The status and summary of an earlier end are dropped.
     static RunWriter reopen(const std::string& folder, std::int64_t step, double flush_seconds);
     RunWriter(RunWriter&&) noexcept;
     RunWriter& operator=(RunWriter&&) noexcept;
@@ -60,14 +63,15 @@ public:
     // answers of the shallow policies on the same examples, once a run: [policy, S, C]
     void policy_answers(std::span<const std::int64_t> answers);
     void system_row(std::int64_t step, double seconds, double tokens_per_second, std::int64_t gpu_bytes_peak);
-    // One row per (re)start; `reason` and `to_step` are filled by end_start.
+    // One row per (re)start; `reason` and `to_step` are filled by end_start, or by the next reopen as "lost" and the last row's step.
     void begin_start(const std::string& host, const std::string& device, std::int64_t from_step);
     void end_start(std::int64_t to_step, const std::string& reason);
+    // Call flush() before the checkpoint itself gets its name: a run resumed from it needs every row up to its step.
     void artifact(const std::string& path, std::int64_t bytes, const std::string& sha256);
     void flush();
 
-    // Writes /summary and the status attribute, repacks compressed under a temporary name, fsync, rename, fsync of the folder.
-    // The caller then writes DONE (RunFolder).
+    // Writes /summary and the status attribute ("finished", "failed", "interrupted": the states of run_folder.h), compresses, publishes.
+    // The caller then writes DONE (RunFolder). No call may follow.
     void finish(const std::string& status, const std::vector<std::tuple<std::string, double, std::string>>& summary /* name, value, unit */,
                 const Attributes& summary_attributes);
 
@@ -77,7 +81,7 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
-// Everything `show`, `compare` and sweep collection need, read in one short read-only open (with retry), never held.
+// Everything `show`, `compare` and sweep collection need, read in one short read-only open, never held, never locked.
 struct RunRecord {
     std::string run_id, sweep_id, title, status, format_version;
     std::string resolved_yaml;
@@ -95,6 +99,8 @@ struct RunRecord {
     std::vector<double> tokens_per_second;
 };
 RunRecord read_run(const std::string& file);  // Error(run_failed): "damaged", "written by format 2.0; this tool reads 1.x", with the path
+
+std::string hdf5_version();  // of the library that runs, and of the header when it differs: "1.10.8"
 
 // Accuracy = correct / all over the slices of one split (0 valid, 1 test) at evaluation row e; NaN when there are no answers.
 double accuracy(const RunRecord& record, std::size_t row, std::int64_t split);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,24 +21,31 @@ struct RunFailure {
 
 class RunFolder {
 public:
+    // A heartbeat older than this is stale. It leaves room for clocks of two hosts that differ by a minute.
+    static constexpr std::chrono::seconds stale_after{120};
+
     explicit RunFolder(std::string path);
     const std::string& path() const { return path_; }
     std::string file(const std::string& name) const;
 
+    // DONE; else a living LOCK: running; else FAILED.json: failed or interrupted; else a dead LOCK, or a run.h5 with no state at all: lost.
     RunState state() const;
     std::optional<RunFailure> failure() const;   // of FAILED.json
-    std::string holder() const;                  // "pid 4711 on host a" of LOCK, for messages
+    std::string holder() const;                  // "pid 4711 on host a" of LOCK, for messages; "" without one
 
     // Takes LOCK by exclusive create; a stale one is taken over. Error(usage) "already running (pid, host)" otherwise.
     void lock();
-    void heartbeat();
-    void unlock();
-    void write_done();
+    // Call often: it writes at most once every `interval`. Error(run_failed) when another process has taken the lock over.
+    void heartbeat(std::chrono::seconds interval = std::chrono::seconds(5));
+    void unlock();                               // removes LOCK if it is ours
+    void write_done();                           // and removes FAILED.json
     void write_failed(const RunFailure& failure);
     void clear_failed();
 
 private:
     std::string path_;
+    std::string token_;                          // tells our LOCK from another's; empty when we hold none
+    std::chrono::steady_clock::time_point last_heartbeat_{};
 };
 
 // <results>/<sweep or run name>/<short id>-<human part>; a finished or existing folder is never overwritten.

@@ -1,0 +1,121 @@
+// A small layer over the HDF5 C library: handles that close themselves, failures as exceptions with the library's own words, and the
+// few kinds of object that our files consist of (docs/results_format.md).
+//
+// A file lives in memory, as a growing image; core/file.h puts images on disk whole. So HDF5 opens, locks and half-writes nothing there.
+// The library is not thread-safe: every function here takes one process-wide mutex, and so do the handles when they close.
+#pragma once
+
+#include "store/run_file.h"
+
+#include <hdf5.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace palimpsest::hdf5 {
+
+// The library refused. Callers know the file's path, and turn this into an Error that names it.
+class Failure : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+// Held during every call of the library; may be taken again by its holder.
+class Guard {
+public:
+    Guard();
+
+private:
+    std::lock_guard<std::recursive_mutex> lock_;
+};
+
+class Handle {
+public:
+    using Closer = herr_t (*)(hid_t);
+    Handle() = default;
+    // Throws Failure when the library gave no handle; `what` says what was tried: "open dataset 'step'".
+    Handle(hid_t id, Closer closer, const std::string& what);
+    Handle(Handle&& other) noexcept;
+    Handle& operator=(Handle&& other) noexcept;
+    ~Handle();
+
+    operator hid_t() const { return id_; }
+
+private:
+    void close() noexcept;
+
+    hid_t id_ = H5I_INVALID_HID;
+    Closer closer_ = nullptr;
+};
+
+// Throws Failure when `status` is negative.
+void check(herr_t status, const std::string& what);
+
+// All that may stand in a file: no bool, enum, compound, fixed-length text or reference, which trip readers in other languages.
+enum class Type { i1, u1, i4, i8, f4, f8, text };
+
+Handle create_file();                                     // empty, in memory
+Handle open_file(const std::string& image);               // of a file's bytes; read-only
+std::string image(hid_t file);                            // the bytes of the file as it is now
+
+Handle create_group(hid_t parent, const std::string& name);
+Handle open_group(hid_t parent, const std::string& name);
+Handle open_dataset(hid_t parent, const std::string& name);
+bool exists(hid_t parent, const std::string& name);       // `name` is one component
+bool is_group(hid_t parent, const std::string& name);
+std::vector<std::string> children(hid_t group);           // in order of creation where the file tracks it
+
+struct Shape {
+    std::vector<hsize_t> size;                            // empty: a scalar
+    bool extensible = false;                              // along the first axis, in chunks
+};
+// Fill is NaN, -1, or the empty text. `units` and `long_name` become attributes unless they are empty.
+Handle create_dataset(hid_t parent, const std::string& name, Type type, const Shape& shape, const std::string& units = "",
+                      const std::string& long_name = "");
+std::vector<hsize_t> shape(hid_t dataset);
+void resize_rows(hid_t dataset, hsize_t rows);
+
+// Rows of a dataset, from `first` on; the first axis counts rows. write_rows extends the dataset where needed.
+void write_rows(hid_t dataset, hsize_t first, std::span<const std::int64_t> values);
+void write_rows(hid_t dataset, hsize_t first, std::span<const float> values);
+void write_rows(hid_t dataset, hsize_t first, std::span<const double> values);
+void write_rows(hid_t dataset, hsize_t first, std::span<const std::string> values);
+void write_scalar(hid_t dataset, double value);
+void write_scalar(hid_t dataset, const std::string& value);
+
+std::vector<std::int64_t> read_integers(hid_t dataset);
+std::vector<float> read_floats(hid_t dataset);
+std::vector<double> read_doubles(hid_t dataset);
+std::vector<std::string> read_texts(hid_t dataset);       // a scalar gives one element
+
+// One text of any length, as a scalar dataset.
+Handle create_text(hid_t parent, const std::string& name, const std::string& text, const std::string& long_name = "");
+
+void write_attribute(hid_t object, const std::string& name, const Attribute& value);
+void write_attribute(hid_t object, const std::string& name, std::span<const std::string> values);
+void write_attribute(hid_t object, const std::string& name, std::span<const std::int8_t> values);
+std::optional<Attribute> read_attribute(hid_t object, const std::string& name);
+Attributes read_attributes(hid_t object);                 // the scalar ones
+// Attributes of a group, of any length: texts beyond 64 KB become datasets of the same name. Reading merges both, except `but`.
+void write_properties(hid_t group, const Attributes& properties);
+Attributes read_properties(hid_t group, std::span<const std::string_view> but);
+
+// Dimension scales: the named, shared axes by which netCDF and xarray know a dataset.
+void make_scale(hid_t dataset, const std::string& name);
+void attach_scale(hid_t dataset, unsigned axis, hid_t scale);
+
+// A new file in memory with the objects of `source`: compressed (shuffle and deflate) or plain, its scales attached again.
+// `rows` cuts the datasets that share a scale: {"/train/step", 120} keeps 120 rows of each. `skip` names paths left out.
+struct CopyOptions {
+    bool compress = false;
+    std::vector<std::pair<std::string, hsize_t>> rows;
+    std::vector<std::string> skip;                        // "/summary/loss"; "/@status" for an attribute of the root
+};
+Handle copy_file(hid_t source, const CopyOptions& options);
+
+}  // namespace palimpsest::hdf5

@@ -1,0 +1,232 @@
+#include "store/run_folder.h"
+
+#include "core/error.h"
+#include "core/file.h"
+#include "store/layout.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <filesystem>
+#include <sstream>
+#include <unistd.h>
+
+namespace palimpsest {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr std::size_t short_id = 8, longest_human = 80;
+
+std::string this_host() {
+    char name[256] = "";
+    if (::gethostname(name, sizeof name - 1) != 0) return "unknown";
+    return name;
+}
+
+// A process number means something only inside its namespace: two containers may share a host name.
+std::string this_pid_namespace() {
+    std::error_code error;
+    const fs::path link = fs::read_symlink("/proc/self/ns/pid", error);
+    return error ? "" : link.string();
+}
+
+// When the process started, in clock ticks since boot: tells it from a later process of the same number. "" when it is gone, or dead
+// and only waiting for its parent to notice.
+std::string start_of_process(std::int64_t pid) {
+    std::string stat;
+    try {
+        stat = read_file(fmt::format("/proc/{}/stat", pid));
+    } catch (const Error&) {
+        return "";
+    }
+    // pid (program) state … ; the program's name may hold blanks and parentheses. The start is field 22, the state field 3.
+    const std::size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos) return "";
+    std::istringstream fields(stat.substr(name_end + 1));
+    std::string field, state;
+    fields >> state;
+    for (int number = 4; number <= 22; ++number) fields >> field;
+    return state == "Z" || state == "X" ? "" : field;
+}
+
+struct Lock {
+    std::string host, pid_namespace, process_start, token;
+    std::int64_t pid = 0, created = 0, heartbeat = 0;  // times in seconds since 1970
+
+    std::string text() const {
+        const Json json = {{"host", host},   {"pid", pid},         {"pid_namespace", pid_namespace}, {"process_start", process_start},
+                           {"token", token}, {"created", created}, {"heartbeat", heartbeat}};
+        return json.dump(2) + "\n";
+    }
+
+    std::string holder() const { return pid == 0 ? "an unreadable LOCK" : fmt::format("pid {} on host {}", pid, host); }
+
+    bool alive() const {
+        if (host == this_host() && pid_namespace == this_pid_namespace()) {
+            const std::string start = start_of_process(pid);
+            return !start.empty() && start == process_start;
+        }
+        return std::time(nullptr) - heartbeat < RunFolder::stale_after.count();
+    }
+};
+
+Lock new_lock() {
+    static std::atomic<unsigned> count{0};
+    Lock lock;
+    lock.host = this_host();
+    lock.pid_namespace = this_pid_namespace();
+    lock.pid = ::getpid();
+    lock.process_start = start_of_process(lock.pid);
+    lock.created = lock.heartbeat = std::time(nullptr);
+    lock.token = fmt::format("{}-{}-{}-{}", lock.host, lock.pid, lock.process_start, count++);
+    return lock;
+}
+
+// Nothing when there is no LOCK. One that cannot be understood (a disk failed, somebody edited it) counts as dead.
+std::optional<Lock> read_lock(const std::string& path) {
+    std::string text;
+    try {
+        text = read_file(path);
+    } catch (const Error&) {
+        if (!file_exists(path)) return std::nullopt;
+        throw;
+    }
+    Lock lock;
+    try {
+        const Json json = Json::parse(text);
+        lock.host = json.at("host");
+        lock.pid = json.at("pid");
+        lock.pid_namespace = json.at("pid_namespace");
+        lock.process_start = json.at("process_start");
+        lock.token = json.at("token");
+        lock.created = json.at("created");
+        lock.heartbeat = json.at("heartbeat");
+    } catch (const Json::exception&) {
+        return Lock{};
+    }
+    return lock;
+}
+
+}  // namespace
+
+const char* to_string(RunState state) { return state_names[static_cast<std::size_t>(state)].data(); }
+
+RunFolder::RunFolder(std::string path) : path_(std::move(path)) {}
+
+std::string RunFolder::file(const std::string& name) const { return path_ + "/" + name; }
+
+RunState RunFolder::state() const {
+    if (file_exists(file("DONE"))) return RunState::finished;
+    const std::optional<Lock> lock = read_lock(file("LOCK"));
+    if (lock && lock->alive()) return RunState::running;
+    if (const std::optional<RunFailure> failed = failure()) {
+        return failed->reason == "interrupted" || failed->reason == "requeue" ? RunState::interrupted : RunState::failed;
+    }
+    return lock || file_exists(file("run.h5")) ? RunState::lost : RunState::fresh;
+}
+
+std::optional<RunFailure> RunFolder::failure() const {
+    if (!file_exists(file("FAILED.json"))) return std::nullopt;
+    RunFailure failure;
+    try {
+        const Json json = Json::parse(read_file(file("FAILED.json")));
+        failure.reason = json.at("reason");
+        failure.message = json.at("message");
+        failure.step = json.at("step");
+    } catch (const Json::exception& error) {
+        failure = {"error", fmt::format("'{}' cannot be understood: {}", file("FAILED.json"), error.what()), -1};
+    }
+    return failure;
+}
+
+std::string RunFolder::holder() const {
+    const std::optional<Lock> lock = read_lock(file("LOCK"));
+    return lock ? lock->holder() : "";
+}
+
+void RunFolder::lock() {
+    const std::string path = file("LOCK");
+    const Lock mine = new_lock();
+    // Each round either takes the lock, finds it held, or removes a dead one. Rounds repeat only while others come and go.
+    for (int round = 0; round < 100; ++round) {
+        if (create_file(path, mine.text())) {
+            token_ = mine.token;
+            last_heartbeat_ = std::chrono::steady_clock::now();
+            return;
+        }
+        const std::optional<Lock> found = read_lock(path);
+        if (!found) continue;
+        if (found->alive()) fail(ExitCode::usage, "already running ({}): '{}'", found->holder(), path_);
+        // Somebody may take the dead lock over at this moment: move whatever stands there aside, and look whether it is the dead one.
+        const std::string aside = fmt::format("{}.tmp-stale-{}", path, mine.token);
+        if (::rename(path.c_str(), aside.c_str()) != 0) continue;
+        const std::optional<Lock> moved = read_lock(aside);
+        if (moved && moved->token != found->token) static_cast<void>(create_file(path, read_file(aside)));
+        remove_file(aside);
+    }
+    fail(ExitCode::run_failed, "cannot lock '{}': others keep taking it", path_);
+}
+
+void RunFolder::heartbeat(std::chrono::seconds interval) {
+    if (token_.empty()) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_heartbeat_ < interval) return;
+    std::optional<Lock> lock = read_lock(file("LOCK"));
+    if (!lock || lock->token != token_) {
+        fail(ExitCode::run_failed, "'{}': the lock was taken over by {}; this process stops", path_, lock ? lock->holder() : "nobody known");
+    }
+    lock->heartbeat = std::time(nullptr);
+    write_file_atomic(file("LOCK"), lock->text());
+    last_heartbeat_ = now;
+}
+
+void RunFolder::unlock() {
+    if (token_.empty()) return;
+    const std::optional<Lock> lock = read_lock(file("LOCK"));
+    if (lock && lock->token == token_) remove_file(file("LOCK"));
+    token_.clear();
+}
+
+void RunFolder::write_done() {
+    write_file_atomic(file("DONE"), fmt::format("finished {}\n", utc_now()));
+    clear_failed();
+}
+
+void RunFolder::write_failed(const RunFailure& failure) {
+    const Json json = {{"reason", failure.reason}, {"message", failure.message}, {"step", failure.step}, {"time", utc_now()}};
+    // A message may quote bytes that are no UTF-8.
+    write_file_atomic(file("FAILED.json"), json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void RunFolder::clear_failed() { remove_file(file("FAILED.json")); }
+
+std::string run_folder_name(const std::string& run_id, const std::string& human) {
+    std::string name = run_id.substr(0, short_id);
+    if (human.empty()) return name;
+    name += '-';
+    for (const char c : human.substr(0, longest_human)) {
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '=' || c == '+';
+        name += plain ? c : c == '-' ? '-' : '_';
+    }
+    return name;
+}
+
+std::vector<std::string> find_run_folders(const std::string& root) {
+    if (!folder_exists(root)) fail(ExitCode::usage, "no such folder: '{}'", root);
+    std::vector<std::string> found;
+    if (file_exists(root + "/run.h5")) found.push_back(root);
+    std::error_code error;
+    const auto options = fs::directory_options::skip_permission_denied;
+    for (fs::recursive_directory_iterator entry(root, options, error), end; !error && entry != end; entry.increment(error)) {
+        std::error_code vanished;
+        if (entry->is_directory(vanished) && file_exists((entry->path() / "run.h5").string())) found.push_back(entry->path().string());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+}  // namespace palimpsest

@@ -1,0 +1,199 @@
+#include "store/sweep_file.h"
+
+#include "core/error.h"
+#include "core/text.h"
+#include "store/hdf5.h"
+#include "store/layout.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <set>
+
+namespace palimpsest {
+namespace {
+
+using hdf5::Handle;
+using hdf5::Type;
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+const Attribute* find(const Attributes& attributes, const std::string& name) {
+    for (const auto& [key, value] : attributes) {
+        if (key == name) return &value;
+    }
+    return nullptr;
+}
+
+// What a run has under a config key: typed where its record was read, else by the plan's text.
+std::optional<Attribute> config_value(const CollectedRun& run, const std::string& key) {
+    if (const Attribute* value = find(run.record.config, key)) return *value;
+    for (const auto& [name, text] : run.run.varied) {
+        if (name != key) continue;
+        const char* end = text.data() + text.size();
+        std::int64_t integer = 0;
+        if (const auto parsed = std::from_chars(text.data(), end, integer); parsed.ec == std::errc() && parsed.ptr == end) return integer;
+        double number = 0;
+        if (const auto parsed = std::from_chars(text.data(), end, number); parsed.ec == std::errc() && parsed.ptr == end) return number;
+        return text;
+    }
+    return std::nullopt;
+}
+
+std::string in_words(const Attribute& value) {
+    return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
+
+// Swept keys in order of expansion, then whatever else differs between the runs.
+std::vector<std::string> varying_keys(const std::vector<CollectedRun>& runs) {
+    std::vector<std::string> keys;
+    const auto add = [&](const std::string& key) {
+        if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    };
+    for (const CollectedRun& run : runs) {
+        for (const auto& [key, value] : run.run.varied) add(key);
+    }
+    const CollectedRun* first = nullptr;
+    std::set<std::string> differing;
+    for (const CollectedRun& run : runs) {
+        if (!run.present) continue;
+        if (first == nullptr) first = &run;
+        for (const auto& [key, value] : run.record.config) {
+            const Attribute* other = find(first->record.config, key);
+            if (other == nullptr || *other != value) differing.insert(key);
+        }
+        for (const auto& [key, value] : first->record.config) {
+            if (find(run.record.config, key) == nullptr) differing.insert(key);
+        }
+    }
+    for (const std::string& key : differing) add(key);
+    return keys;
+}
+
+std::vector<std::string> summary_names(const std::vector<CollectedRun>& runs) {
+    std::set<std::string> names;
+    for (const CollectedRun& run : runs) {
+        for (const auto& [name, value] : run.record.summary) names.insert(name);
+    }
+    return {names.begin(), names.end()};
+}
+
+template <class T>
+Handle write_column(hid_t group, const std::string& name, Type type, const std::vector<T>& values, hid_t scale,
+                    const std::string& long_name = "") {
+    Handle column = hdf5::create_dataset(group, name, type, {{values.size()}, false}, "", long_name);
+    hdf5::write_rows(column, 0, values);
+    if (scale >= 0) hdf5::attach_scale(column, 0, scale);
+    return column;
+}
+
+// Readers that do not inherit the axes of an outer group find the labels in each.
+Handle write_run_ids(hid_t group, const std::vector<std::string>& ids) {
+    Handle scale = write_column(group, "run_id", Type::text, ids, H5I_INVALID_HID, "id of the run");
+    hdf5::make_scale(scale, "run_id");
+    return scale;
+}
+
+// The narrowest type that holds every run's value: i8 if all are integers, f8 if all are numbers, else text.
+void write_config_column(hid_t group, const std::string& key, const std::vector<CollectedRun>& runs, hid_t scale) {
+    std::vector<std::optional<Attribute>> values;
+    for (const CollectedRun& run : runs) values.push_back(config_value(run, key));
+    const auto all = [&](const auto& holds) { return std::all_of(values.begin(), values.end(), holds); };
+    if (all([](const auto& v) { return v && std::holds_alternative<std::int64_t>(*v); })) {
+        std::vector<std::int64_t> column;
+        for (const auto& value : values) column.push_back(std::get<std::int64_t>(*value));
+        write_column(group, key, Type::i8, column, scale);
+    } else if (all([](const auto& v) { return !v || !std::holds_alternative<std::string>(*v); })) {
+        std::vector<double> column;
+        for (const auto& value : values) {
+            if (!value) column.push_back(not_a_number);
+            else if (const auto* integer = std::get_if<std::int64_t>(&*value)) column.push_back(static_cast<double>(*integer));
+            else column.push_back(std::get<double>(*value));
+        }
+        write_column(group, key, Type::f8, column, scale);
+    } else {
+        std::vector<std::string> column;
+        for (const auto& value : values) column.push_back(value ? in_words(*value) : "");
+        write_column(group, key, Type::text, column, scale);
+    }
+}
+
+void write_runs(hid_t file, const std::vector<CollectedRun>& runs) {
+    std::vector<std::string> ids, folders, problems;
+    std::vector<std::int64_t> states, present;
+    for (const CollectedRun& run : runs) {
+        ids.push_back(run.run.run_id);
+        folders.push_back(run.run.folder);
+        problems.push_back(run.problem);
+        states.push_back(static_cast<std::int64_t>(run.state));
+        present.push_back(run.present ? 1 : 0);
+    }
+    const Handle group = hdf5::create_group(file, "runs");
+    const Handle scale = write_run_ids(group, ids);
+    const Handle status = write_column(group, "status_code", Type::i1, states, scale, "state of the run");
+    std::vector<std::int8_t> codes;
+    for (std::size_t code = 0; code < std::size(state_names); ++code) codes.push_back(static_cast<std::int8_t>(code));
+    hdf5::write_attribute(status, "flag_values", codes);
+    hdf5::write_attribute(status, "flag_meanings", join({std::begin(state_names), std::end(state_names)}, " "));
+    write_column(group, "present", Type::u1, present, scale, "1: the run's file was found and readable");
+    write_column(group, "folder", Type::text, folders, scale, "folder of the run");
+    write_column(group, "problem", Type::text, problems, scale, "why the run's file could not be read");
+
+    const Handle config = hdf5::create_group(group, "config");
+    const Handle config_scale = write_run_ids(config, ids);
+    for (const std::string& key : varying_keys(runs)) {
+        if (key != "run_id") write_config_column(config, key, runs, config_scale);
+    }
+    const Handle summary = hdf5::create_group(group, "summary");
+    const Handle summary_scale = write_run_ids(summary, ids);
+    for (const std::string& name : summary_names(runs)) {
+        std::vector<double> column;
+        for (const CollectedRun& run : runs) {
+            const auto found = run.record.summary.find(name);
+            column.push_back(found == run.record.summary.end() ? not_a_number : found->second);
+        }
+        write_column(summary, name, Type::f8, column, summary_scale);
+    }
+}
+
+}  // namespace
+
+std::vector<CollectedRun> collect(const std::vector<SweepRun>& runs) {
+    std::vector<CollectedRun> collected;
+    for (const SweepRun& run : runs) {
+        CollectedRun row;
+        row.run = run;
+        try {
+            const RunFolder folder(run.folder);
+            row.state = folder.state();
+            row.record = read_run(folder.file("run.h5"));
+            row.present = true;
+        } catch (const Error& error) {
+            row.record = {};
+            row.problem = error.what();
+        }
+        collected.push_back(std::move(row));
+    }
+    return collected;
+}
+
+void write_sweep_file(const std::string& folder, const std::string& sweep_id, const std::string& manifest_yaml,
+                      const std::vector<CollectedRun>& runs) {
+    const std::string path = folder + "/sweep.h5";
+    const hdf5::Guard guard;
+    try {
+        const Handle file = hdf5::create_file();
+        const Handle root = hdf5::open_group(file, "/");
+        const std::pair<const char*, std::string> attributes[] = {{"format", sweep_format}, {"format_version", format_version},
+                                                                  {"Conventions", conventions}, {"title", sweep_id},
+                                                                  {"sweep_id", sweep_id}, {"created", utc_now()}};
+        for (const auto& [name, value] : attributes) hdf5::write_attribute(root, name, value);
+        write_runs(root, runs);
+        hdf5::create_text(hdf5::create_group(root, "manifest"), "yaml", manifest_yaml, "the plan of the sweep, frozen at its start");
+        publish(path, hdf5::image(file));
+    } catch (const hdf5::Failure& failure) {
+        fail(ExitCode::run_failed, "cannot write '{}': {}", path, failure.what());
+    }
+}
+
+}  // namespace palimpsest
