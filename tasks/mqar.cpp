@@ -12,37 +12,34 @@
 namespace palimpsest {
 
 struct MqarProgram : EventProgram {   // table: the weight of each slot
-    std::int64_t pairs = 0, all_keys = 0, all_values = 0;
+    std::int64_t pairs = 0;
     bool values_distinct = true;
     FillerKind filler = FillerKind::zero;
 
     template <class Sink>
     PALIMPSEST_HD void emit(Rng& rng, Sink& sink) const {
         const Vocabulary& vocabulary = shape.vocabulary;
-        const Permutation keys(static_cast<std::uint32_t>(all_keys), rng), values(static_cast<std::uint32_t>(all_values), rng);
-        const Permutation order(static_cast<std::uint32_t>(pairs), rng);
+        const RandomOrder keys(vocabulary.key_count(), rng), values(vocabulary.value_count(), rng), order(pairs, rng);
         const Filler noise(filler, vocabulary, keys, pairs);
 
-        for (std::int64_t i = 0; i < pairs; ++i) {
-            const auto index = static_cast<std::uint32_t>(i);
-            sink.write(keys(index), values_distinct ? values(index) : rng.below(static_cast<std::uint32_t>(all_values)));
-        }
+        for (std::int64_t i = 0; i < pairs; ++i)
+            sink.write(keys(i), values_distinct ? values(i) : uniform(rng, vocabulary.value_count()));
 
-        const std::int64_t slots = table_size, width = vocabulary.key_tokens + vocabulary.value_tokens;
+        const std::int64_t slots = table_size, width = vocabulary.width();
         std::int64_t *tree = sink.scratch(), *asked = tree + slots;
         WeightedDraw draw(tree, slots, [this](std::int64_t slot) { return static_cast<std::int64_t>(table[slot]); });
         for (std::int64_t slot = 0; slot < slots; ++slot) asked[slot] = -1;
         for (std::int64_t i = 0; i < shape.queries; ++i) {
             const std::int64_t slot = draw.draw(rng);
             draw.lower(slot, table[slot]);
-            asked[slot] = shape.queries < pairs ? order(static_cast<std::uint32_t>(i)) : i % pairs;
+            asked[slot] = shape.queries < pairs ? order(i) : i % pairs;
         }
 
         for (std::int64_t slot = 0; slot < slots; ++slot) {
             if (asked[slot] < 0) {
                 noise.lay(sink, rng, width);
             } else {
-                sink.read(keys(static_cast<std::uint32_t>(asked[slot])));
+                sink.read(keys(asked[slot]));
                 noise.lay(sink, rng, 1, true);
             }
         }
@@ -113,13 +110,11 @@ struct MqarTask {
         MqarProgram p;
         const Vocabulary v = make_vocabulary(o);
         p.pairs = o.pairs;
-        p.all_keys = key_count(v);
-        p.all_values = value_count(v);
         p.values_distinct = o.values_distinct;
         p.filler = o.filler_collides ? FillerKind::colliding : o.filler;
         if (o.filler_collides && o.filler != FillerKind::random) fail(ExitCode::usage, "filler_collides: true needs filler: random");
 
-        const std::int64_t queries = o.queries > 0 ? o.queries : o.pairs, width = v.key_tokens + v.value_tokens;
+        const std::int64_t queries = o.queries > 0 ? o.queries : o.pairs, width = v.width();
         if (width * (o.pairs + queries) > o.length) {
             fail(ExitCode::usage, "length {} is too short for {} pairs and {} queries: {} * (pairs + queries) = {} <= length is needed",
                  o.length, o.pairs, queries, width, width * (o.pairs + queries));

@@ -11,7 +11,7 @@
 namespace palimpsest {
 
 struct NeedleProgram : EventProgram {
-    std::int64_t needles = 0, distractors = 0, all_keys = 0, all_values = 0;
+    std::int64_t needles = 0, distractors = 0;
     std::int64_t shallowest = 0, deepest = 0;   // filler tokens before a needle
     std::int64_t haystack = 0;                  // filler tokens in all
     std::int64_t pattern = 0;                   // period of the filler; 0: it never repeats
@@ -19,16 +19,16 @@ struct NeedleProgram : EventProgram {
     template <class Sink>
     PALIMPSEST_HD void emit(Rng& rng, Sink& sink) const {
         const std::int64_t facts = needles + distractors;
-        const Permutation keys(static_cast<std::uint32_t>(all_keys), rng), values(static_cast<std::uint32_t>(all_values), rng);
-        const Permutation order(static_cast<std::uint32_t>(needles), rng);
+        const RandomOrder keys(shape.vocabulary.key_count(), rng), values(shape.vocabulary.value_count(), rng);
+        const RandomOrder order(needles, rng);
         const Filler straw(FillerKind::random, shape.vocabulary, keys, facts);
 
         // Facts 0 … needles - 1 are asked. By insertion sorted by depth; equal depths stand in either order.
         std::int64_t *depth = sink.scratch(), *fact = depth + facts, *repeated = fact + facts;
         for (std::int64_t i = 0; i < facts; ++i) {
             const std::int64_t low = i < needles ? shallowest : 0, high = i < needles ? deepest : haystack;
-            const std::int64_t mine = low + rng.below(static_cast<std::uint32_t>(high - low + 1));
-            const bool after_equals = rng.below(2) == 1;
+            const std::int64_t mine = low + uniform(rng, high - low + 1);
+            const bool after_equals = uniform(rng, 2) == 1;
             std::int64_t at = i;
             for (; at > 0 && (depth[at - 1] > mine || (depth[at - 1] == mine && !after_equals)); --at) {
                 depth[at] = depth[at - 1];
@@ -44,10 +44,9 @@ struct NeedleProgram : EventProgram {
             for (const std::int64_t until = i < facts ? depth[i] : haystack; laid < until; ++laid)
                 sink.noise(pattern > 0 ? repeated[laid % pattern] : straw.token(rng));
             if (i == facts) break;
-            const auto index = static_cast<std::uint32_t>(fact[i]);
-            sink.write(keys(index), values(index));
+            sink.write(keys(fact[i]), values(fact[i]));
         }
-        for (std::int64_t i = 0; i < shape.queries; ++i) sink.read(keys(order(static_cast<std::uint32_t>(i))));
+        for (std::int64_t i = 0; i < shape.queries; ++i) sink.read(keys(order(i)));
     }
 };
 
@@ -104,7 +103,7 @@ struct NeedleTask {
         const std::int64_t facts = o.needles + o.distractors, queries = o.queries > 0 ? o.queries : o.needles;
         if (queries > o.needles)
             fail(ExitCode::usage, "{} queries are more than the {} needles: queries <= needles is needed", queries, o.needles);
-        const std::int64_t written = facts * (v.key_tokens + v.value_tokens), read = queries * (v.key_tokens + v.value_tokens - 1);
+        const std::int64_t written = facts * v.width(), read = queries * (v.width() - 1);
         if (written + read > o.length) {
             fail(ExitCode::usage, "length {} is too short for {} needles, {} distractors and {} queries: they take {} positions", o.length,
                  o.needles, o.distractors, queries, written + read);
@@ -115,8 +114,6 @@ struct NeedleTask {
 
         p.needles = o.needles;
         p.distractors = o.distractors;
-        p.all_keys = key_count(v);
-        p.all_values = value_count(v);
         p.haystack = o.length - written - read;
         p.shallowest = o.depth.low * p.haystack / 100;
         p.deepest = o.depth.high * p.haystack / 100;

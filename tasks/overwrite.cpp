@@ -16,7 +16,7 @@
 namespace palimpsest {
 
 struct OverwriteProgram : EventProgram {
-    std::int64_t pairs = 0, all_keys = 0, all_values = 0;
+    std::int64_t pairs = 0;
     std::int64_t updated = 0, fewest = 0, most = 0;   // key i < updated changes spread(fewest, most, i, updated) times
     std::int64_t changes = 0;                         // of all keys together
     std::int64_t between = 0;                         // reads before a change
@@ -28,7 +28,7 @@ struct OverwriteProgram : EventProgram {
     PALIMPSEST_HD std::int64_t changes_of(std::int64_t i) const { return i < updated ? spread(fewest, most, i, updated) : 0; }
 
     template <class Sink>
-    struct Page;   // one example while it is written
+    struct Page;   // an example while it is written
 
     template <class Sink>
     PALIMPSEST_HD void emit(Rng& rng, Sink& sink) const {
@@ -42,30 +42,27 @@ struct OverwriteProgram : EventProgram {
 template <class Sink>
 struct OverwriteProgram::Page {
     const OverwriteProgram& p;
+    const Vocabulary& v = p.shape.vocabulary;
     Rng& rng;
     Sink& sink;
-    const Permutation keys, values, order, change_order, steps;   // order: which keys are asked; steps: which gets which distance
+    const RandomOrder keys, values, order, change_order, steps;   // order: which keys are asked; steps: which gets which distance
     const Filler noise;
     std::int64_t *tree, *written, *held, *first, *change_index, *in_tail, *read_before, *slots;   // read_before: by change
     std::int64_t values_used = 0;
 
     PALIMPSEST_HD Page(const OverwriteProgram& program, Rng& r, Sink& s)
-        : p(program), rng(r), sink(s), keys(narrow(p.all_keys), r), values(narrow(p.all_values), r), order(narrow(p.pairs), r),
-          change_order(narrow(p.changes > 0 ? p.changes : 1), r), steps(narrow(p.asked), r),
-          noise(p.filler, p.shape.vocabulary, keys, p.pairs), tree(s.scratch()), written(tree + p.pairs), held(written + p.pairs),
-          first(held + p.pairs), change_index(first + p.pairs), in_tail(change_index + p.pairs), read_before(in_tail + p.pairs),
-          slots(read_before + p.changes) {
+        : p(program), rng(r), sink(s), keys(v.key_count(), r), values(v.value_count(), r), order(p.pairs, r),
+          change_order(p.changes, r), steps(p.asked, r), noise(p.filler, v, keys, p.pairs), tree(s.scratch()),
+          written(tree + p.pairs), held(written + p.pairs), first(held + p.pairs), change_index(first + p.pairs),
+          in_tail(change_index + p.pairs), read_before(in_tail + p.pairs), slots(read_before + p.changes) {
         for (std::int64_t i = 0, next = 0; i < p.pairs; next += p.changes_of(i++)) {
-            written[i] = 0;
+            written[i] = in_tail[i] = 0;
             change_index[i] = next;
-            in_tail[i] = 0;
         }
         for (std::int64_t i = 0; i < p.changes; ++i) read_before[i] = 0;
-        for (std::int64_t i = 0; i < p.between; ++i) read_before[change_order(narrow(i))] = 1;
-        for (std::int64_t i = 0; p.tail > 0 && i < p.asked; ++i) in_tail[order(narrow(i))] = 1;
+        for (std::int64_t i = 0; i < p.between; ++i) read_before[change_order(i)] = 1;
+        for (std::int64_t i = 0; p.tail > 0 && i < p.asked; ++i) in_tail[order(i)] = 1;
     }
-
-    PALIMPSEST_HD static std::uint32_t narrow(std::int64_t n) { return static_cast<std::uint32_t>(n); }
 
     // Events of key i in the main part: write number `write` (0: the first) and the read before it.
     PALIMPSEST_HD std::int64_t events(std::int64_t i, std::int64_t write) const {
@@ -76,13 +73,11 @@ struct OverwriteProgram::Page {
     }
 
     PALIMPSEST_HD void main_part() {
-        const std::int64_t width = p.shape.vocabulary.key_tokens + p.shape.vocabulary.value_tokens;
         std::int64_t events_left = p.pairs + p.changes + p.between + (p.tail > 0 ? -p.asked : p.asked);
-        std::int64_t slots_left = p.shape.length / width - p.tail;
-        if (p.tail > 0) slots_left = events_left;
+        std::int64_t slots_left = p.tail > 0 ? events_left : p.shape.length / v.width();
         // Every way to leave slots free among the events is equally likely.
         const auto spend_slot = [&] {
-            for (; rng.below(narrow(slots_left)) >= events_left; --slots_left) noise.lay(sink, rng, width);
+            for (; uniform(rng, slots_left) >= events_left; --slots_left) noise.lay(sink, rng, v.width());
             --slots_left;
             --events_left;
         };
@@ -109,7 +104,7 @@ struct OverwriteProgram::Page {
         if (p.tail > 0) return;
         for (std::int64_t i = 0; i < p.asked; ++i) {
             spend_slot();
-            ask(order(narrow(i)));
+            ask(order(i));
         }
     }
 
@@ -117,15 +112,14 @@ struct OverwriteProgram::Page {
     PALIMPSEST_HD void tail_part() {
         for (std::int64_t slot = 0; slot < p.tail; ++slot) slots[slot] = 0;
         for (std::int64_t i = 0; i < p.asked; ++i) {
-            const std::int64_t step = spread(p.near, p.far, steps(narrow(i)), p.asked), places = p.tail - step;
-            std::int64_t at = rng.below(narrow(places));
+            const std::int64_t step = spread(p.near, p.far, steps(i), p.asked), places = p.tail - step;
+            std::int64_t at = uniform(rng, places);
             while (slots[at] != 0 || slots[at + step] != 0) at = (at + 1) % places;
-            slots[at] = 1 + order(narrow(i));
+            slots[at] = 1 + order(i);
             slots[at + step] = -slots[at];
         }
-        const std::int64_t width = p.shape.vocabulary.key_tokens + p.shape.vocabulary.value_tokens;
         for (std::int64_t slot = 0; slot < p.tail; ++slot) {
-            if (slots[slot] == 0) noise.lay(sink, rng, width);
+            if (slots[slot] == 0) noise.lay(sink, rng, v.width());
             else if (slots[slot] > 0) write(slots[slot] - 1);
             else ask(-slots[slot] - 1);
         }
@@ -134,20 +128,15 @@ struct OverwriteProgram::Page {
     PALIMPSEST_HD void write(std::int64_t i) {
         const std::int64_t change = written[i]++;
         if (change > 1 && p.revert && change == p.changes_of(i)) held[i] = first[i];
-        else if (p.values_distinct) held[i] = values(narrow(values_used++));
-        else if (change == 0) held[i] = rng.below(narrow(p.all_values));
-        else held[i] = other_than(held[i]);
+        else if (p.values_distinct) held[i] = values(values_used++);
+        else if (change == 0) held[i] = uniform(rng, v.value_count());
+        else held[i] = (held[i] + 1 + uniform(rng, v.value_count() - 1)) % v.value_count();   // any other
         if (change == 0) first[i] = held[i];
-        sink.write(keys(narrow(i)), held[i]);
-    }
-
-    PALIMPSEST_HD std::int64_t other_than(std::int64_t value) {
-        const std::int64_t drawn = rng.below(narrow(p.all_values - 1));
-        return drawn < value ? drawn : drawn + 1;
+        sink.write(keys(i), held[i]);
     }
 
     PALIMPSEST_HD void ask(std::int64_t i) {
-        sink.read(keys(narrow(i)));
+        sink.read(keys(i));
         noise.lay(sink, rng, 1, true);
     }
 };
@@ -211,10 +200,8 @@ struct OverwriteTask {
     static Compiled<Program> compile(const Options& o) {
         OverwriteProgram p;
         const Vocabulary v = make_vocabulary(o);
-        const std::int64_t width = v.key_tokens + v.value_tokens, slots = o.length / width;
+        const std::int64_t width = v.width();
         p.pairs = o.pairs;
-        p.all_keys = key_count(v);
-        p.all_values = value_count(v);
         p.updated = std::llround(o.updated * static_cast<double>(o.pairs));
         p.fewest = o.overwrites.low;
         p.most = o.overwrites.high;
@@ -244,7 +231,7 @@ struct OverwriteTask {
         if (o.values_distinct) need_values(v, writes, fmt::format("{} writes with values_distinct", writes));
         else need_values(v, 2, "values that change");
         if (o.revert && !o.values_distinct) fail(ExitCode::usage, "revert: true needs values_distinct: true");
-        if (o.distance != Range{0, 0}) place_tail(p, o.distance, width, slots - (writes + p.between - p.asked));
+        if (o.distance != Range{0, 0}) place_tail(p, o.distance, width, o.length / width - (writes + p.between - p.asked));
 
         p.scratch = 6 * o.pairs + p.changes + p.tail;
         p.shape = {.length = o.length, .queries = reads, .writes = writes, .max_overwrites = most_changes, .vocabulary = v};

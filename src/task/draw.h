@@ -1,4 +1,4 @@
-// Weighted random choice, integers only, for host and device.
+// Random choices of tasks: integers only, for host and device. Counts stay below 2^31.
 #pragma once
 
 #include "core/philox.h"
@@ -7,9 +7,22 @@
 
 namespace palimpsest {
 
+// Uniform in [0, n).
+PALIMPSEST_HD inline std::int64_t uniform(Rng& rng, std::int64_t n) { return rng.below(static_cast<std::uint32_t>(n)); }
+
+// The numbers 0 … n - 1 in random order, without memory: order(0), order(1), … are a sample without replacement.
+class RandomOrder {
+public:
+    PALIMPSEST_HD RandomOrder(std::int64_t n, Rng& rng) : permutation_(static_cast<std::uint32_t>(n), rng) {}
+    PALIMPSEST_HD std::int64_t operator()(std::int64_t i) const { return permutation_(static_cast<std::uint32_t>(i)); }
+
+private:
+    Permutation permutation_;
+};
+
 // Draws indices in proportion to weights that may be lowered between draws: lowering a drawn index to 0 samples without replacement,
 // lowering it by 1 makes a uniformly random order of a multiset. A Fenwick tree: O(log size) a draw, however skewed the weights.
-// The sum of the weights must stay below 2^32.
+// The sum of the weights must stay below 2^31.
 class WeightedDraw {
 public:
     // `tree` holds `size` words and belongs to the caller; weight(i) is the weight of index i.
@@ -30,7 +43,7 @@ public:
 
     // total() must not be 0.
     PALIMPSEST_HD std::int64_t draw(Rng& rng) const {
-        std::int64_t rest = rng.below(static_cast<std::uint32_t>(total_)), index = 0;
+        std::int64_t rest = uniform(rng, total_), index = 0;
         for (std::int64_t step = top_; step > 0; step /= 2) {
             if (index + step <= size_ && tree_[index + step - 1] <= rest) {
                 index += step;

@@ -31,6 +31,17 @@ struct Vocabulary {
     std::int64_t key_first = 1, keys = 0, value_first = 0, values = 0;
     std::int64_t key_tokens = 1, value_tokens = 1;
     std::int64_t removed = -1;        // the token of a removal; -1: the task removes nothing
+
+    PALIMPSEST_HD std::int64_t width() const { return key_tokens + value_tokens; }   // positions of a write
+    PALIMPSEST_HD std::int64_t key_count() const { return power(keys, key_tokens); }
+    PALIMPSEST_HD std::int64_t value_count() const { return power(values, value_tokens); }
+
+private:
+    PALIMPSEST_HD static std::int64_t power(std::int64_t base, std::int64_t exponent) {
+        std::int64_t result = 1;
+        for (; exponent > 0; --exponent) result *= base;
+        return result;
+    }
 };
 
 // Static facts of a segment: every example has exactly these.

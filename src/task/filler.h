@@ -1,7 +1,7 @@
 // Filler that cannot be mistaken for a fact: the tokens between the events that matter.
 #pragma once
 
-#include "core/philox.h"
+#include "task/draw.h"
 #include "task/events.h"
 
 #include <cstdint>
@@ -14,21 +14,21 @@ enum class FillerKind : std::int8_t {
     colliding,  // any token at all, live keys included: a memory that follows the tokens cannot reach 1.0
 };
 
-// The live keys of an example are keys(0) … keys(live - 1) of a permutation, so keys(live) … are exactly the harmless ones.
+// The live keys of an example are keys(0) … keys(live - 1) of a random order, so keys(live) … are exactly the harmless ones.
 class Filler {
 public:
-    PALIMPSEST_HD Filler(FillerKind kind, const Vocabulary& vocabulary, const Permutation& keys, std::int64_t live)
+    PALIMPSEST_HD Filler(FillerKind kind, const Vocabulary& vocabulary, const RandomOrder& keys, std::int64_t live)
         : kind_(kind), vocabulary_(vocabulary), keys_(keys), live_(live),
           // Single tokens of longer keys might add up to a live key, so there none is used.
           dead_(vocabulary.key_tokens == 1 ? vocabulary.keys - live : 0) {}
 
     PALIMPSEST_HD std::int64_t token(Rng& rng, bool after_read = false) const {
         if (kind_ == FillerKind::zero) return 0;
-        if (kind_ == FillerKind::colliding) return rng.below(static_cast<std::uint32_t>(vocabulary_.size));
+        if (kind_ == FillerKind::colliding) return uniform(rng, vocabulary_.size);
         const bool values_allowed = !after_read || vocabulary_.value_tokens > 1;   // the blanks of a longer read keep them apart
-        const std::int64_t choice = rng.below(static_cast<std::uint32_t>(1 + dead_ + (values_allowed ? vocabulary_.values : 0)));
+        const std::int64_t choice = uniform(rng, 1 + dead_ + (values_allowed ? vocabulary_.values : 0));
         if (choice == 0) return 0;
-        if (choice <= dead_) return vocabulary_.key_first + keys_(static_cast<std::uint32_t>(live_ + choice - 1));
+        if (choice <= dead_) return vocabulary_.key_first + keys_(live_ + choice - 1);
         return vocabulary_.value_first + choice - 1 - dead_;
     }
 
@@ -44,7 +44,7 @@ public:
 private:
     FillerKind kind_;
     const Vocabulary& vocabulary_;
-    Permutation keys_;
+    RandomOrder keys_;
     std::int64_t live_, dead_;
 };
 

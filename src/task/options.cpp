@@ -8,10 +8,10 @@ namespace {
 
 constexpr std::int64_t most_ids = 2'147'483'647;   // the random draws are 32 bits wide
 
-std::int64_t power(std::int64_t base, std::int64_t exponent) {
+bool too_many(std::int64_t base, std::int64_t exponent) {
     std::int64_t result = 1;
     for (std::int64_t i = 0; i < exponent && result <= most_ids; ++i) result *= base;
-    return result;
+    return result > most_ids;
 }
 
 void need(std::int64_t have, std::int64_t needed, std::string_view what, std::string_view kind) {
@@ -35,24 +35,22 @@ Vocabulary make_vocabulary(const VocabularyOptions& options) {
     v.value_first = v.key_first + v.keys;
     v.key_tokens = options.key_tokens;
     v.value_tokens = options.value_tokens;
-    if (key_count(v) > most_ids)
+    if (too_many(v.keys, v.key_tokens)) {
         fail(ExitCode::usage, "{} keys in {} tokens are more than {} combinations: lower keys or key_tokens", v.keys, v.key_tokens, most_ids);
-    if (value_count(v) > most_ids) {
+    }
+    if (too_many(v.values, v.value_tokens)) {
         fail(ExitCode::usage, "{} values in {} tokens are more than {} combinations: lower values or value_tokens", v.values, v.value_tokens,
              most_ids);
     }
     return v;
 }
 
-std::int64_t key_count(const Vocabulary& vocabulary) { return power(vocabulary.keys, vocabulary.key_tokens); }
-std::int64_t value_count(const Vocabulary& vocabulary) { return power(vocabulary.values, vocabulary.value_tokens); }
-
 void need_keys(const Vocabulary& vocabulary, std::int64_t needed, std::string_view what) {
-    need(key_count(vocabulary), needed, what, "key");
+    need(vocabulary.key_count(), needed, what, "key");
 }
 
 void need_values(const Vocabulary& vocabulary, std::int64_t needed, std::string_view what) {
-    need(value_count(vocabulary), needed, what, "value");
+    need(vocabulary.value_count(), needed, what, "value");
 }
 
 }  // namespace palimpsest

@@ -32,10 +32,6 @@ Schema<Options> add_vocabulary(Schema<Options> schema) {
 // Throws Error(usage) where the numbers do not fit together.
 Vocabulary make_vocabulary(const VocabularyOptions& options);
 
-// How many different keys (values) there are: keys ^ key_tokens.
-std::int64_t key_count(const Vocabulary& vocabulary);
-std::int64_t value_count(const Vocabulary& vocabulary);
-
 // Throw Error(usage) when there are fewer than `needed`; `what` says who needs them ("4 pairs").
 void need_keys(const Vocabulary& vocabulary, std::int64_t needed, std::string_view what);
 void need_values(const Vocabulary& vocabulary, std::int64_t needed, std::string_view what);

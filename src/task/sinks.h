@@ -2,6 +2,7 @@
 // (PolicySink). All replay the same program, on host and device; trace.h holds the host-only fourth.
 #pragma once
 
+#include "task/draw.h"
 #include "task/events.h"
 
 #include <cstdint>
@@ -251,8 +252,8 @@ private:
         switch (policy_) {
             case Policy::last_written: return pick(-1, count(-1) - 1);
             case Policy::first_of_key: return pick(key, 0);
-            case Policy::random_of_key: return pick(key, rng_.below(static_cast<std::uint32_t>(count(key))));
-            case Policy::random_of_row: return pick(-1, rng_.below(static_cast<std::uint32_t>(count(-1))));
+            case Policy::random_of_key: return pick(key, uniform(rng_, count(key)));
+            case Policy::random_of_row: return pick(-1, uniform(rng_, count(-1)));
             case Policy::majority_of_row: return majority();
         }
         return 0;
