@@ -99,6 +99,6 @@ std::uint64_t fnv1a(const void* data, std::size_t size, std::uint64_t hash) {
     return hash;
 }
 
-std::uint64_t fnv1a(std::string_view text, std::uint64_t hash) { return fnv1a(text.data(), text.size(), hash); }
+std::uint64_t fnv1a(std::string_view text, std::uint64_t hash) { return fnv1a(static_cast<const void*>(text.data()), text.size(), hash); }
 
 }  // namespace palimpsest
