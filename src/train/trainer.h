@@ -19,7 +19,9 @@ struct LaneValues {
 };
 LaneValues lane_values(const RunSpec& spec);
 
-// The columns of a training row, in order.
+// The columns of a training row, in order. A row stands for the steps since the row before it: means over the updates made among them
+// (loss, accuracy, gradient norm before clipping), the lr of the last, and all updates skipped since the start of the run. A mean over no
+// update is NaN.
 inline constexpr const char* train_metric_names[] = {"loss", "accuracy", "gradient_norm", "lr", "skipped"};
 
 struct EvalResult {
@@ -43,6 +45,8 @@ public:
     virtual void train_row(std::int64_t /*step*/, std::span<const float> /*metrics*/) {}
     virtual void eval(const EvalResult&) {}
     virtual void progress(const Progress&) {}
+    // Before a checkpoint of `step` gets its name: whoever records must have all rows up to `step` on disk when this returns.
+    virtual void checkpoint_begins(std::int64_t /*step*/) {}
     virtual void checkpoint_written(const std::string& /*path*/, std::int64_t /*step*/) {}
     virtual void warning(const std::string& /*message*/) {}
 };
@@ -52,16 +56,18 @@ enum class StopReason { finished, early_stop, interrupted, non_finite };
 struct LaneResult {
     StopReason reason = StopReason::finished;
     std::string message;                 // non_finite: step, lane and tensor named
-    std::int64_t step = 0;
+    std::int64_t step = 0;               // at which the lane ended; steps count from 1
     EvalResult last, best;               // best by spec.eval.select_by
     std::int64_t parameters = 0, state_bytes = 0, state_length = 0;
-    double seconds = 0, tokens_per_second = 0;
+    double seconds = 0;                  // wall time of this start, everything included
+    double tokens_per_second = 0;        // of this lane, over the time spent in training steps of this start
 };
 
 struct Lane {
     LaneValues values;
-    RunSink* sink = nullptr;
+    RunSink* sink = nullptr;             // nullptr: nobody listens
     std::string checkpoint_folder;       // "" : no checkpoints
+    std::string run_id;                  // written into the checkpoints and compared on resume; "": not compared
 };
 
 class Trainer {
@@ -72,7 +78,7 @@ public:
 
     // Loads the newest good checkpoint of every lane (all at one step); returns that step, or 0 when there is none.
     std::int64_t resume();
-    // Runs to the end, or until *stop becomes true (then finishes the step and checkpoints).
+    // Runs to the end, or until `stop` becomes true (then finishes the step and checkpoints). Once.
     std::vector<LaneResult> run(const std::atomic<bool>& stop);
 
     std::vector<struct Slice> slices() const;              // of the evaluation, for the run's header

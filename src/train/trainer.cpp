@@ -1,0 +1,217 @@
+#include "train/trainer.h"
+
+#include "core/error.h"
+#include "ops/layers.h"
+#include "train/trainer_impl.h"
+
+#include <algorithm>
+#include <iterator>
+#include <type_traits>
+
+namespace palimpsest {
+namespace {
+
+// The data law is checked on this many of a run's first training examples.
+constexpr std::int64_t most_checked_examples = 200'000;
+
+std::vector<LaneInit> lane_inits(const std::vector<Lane>& lanes) {
+    std::vector<LaneInit> out;
+    for (const Lane& lane : lanes) out.push_back({lane.values.seed, lane.values.init_scale});
+    return out;
+}
+
+std::vector<LaneValues> values_of(const std::vector<Lane>& lanes) {
+    std::vector<LaneValues> out;
+    for (const Lane& lane : lanes) out.push_back(lane.values);
+    return out;
+}
+
+std::vector<std::uint64_t> seeds_of(const std::vector<Lane>& lanes) {
+    std::vector<std::uint64_t> out;
+    for (const Lane& lane : lanes) out.push_back(lane.values.seed);
+    return out;
+}
+
+std::vector<Lane> at_least_one(std::vector<Lane> lanes) {
+    PALIMPSEST_ASSERT(!lanes.empty(), "a trainer of no lanes");
+    return lanes;
+}
+
+}  // namespace
+
+LaneValues lane_values(const RunSpec& spec) {
+    const TrainSpec& train = spec.train;
+    return {static_cast<std::uint64_t>(spec.seed), train.lr, train.weight_decay, train.beta1, train.beta2, train.init_scale};
+}
+
+Trainer::Impl::Impl(const RunSpec& run_spec, std::vector<Lane> run_lanes)
+    : spec(run_spec), lanes(at_least_one(std::move(run_lanes))), runtime(train::apply_runtime(spec.run)),
+      segments(train::compile_segments(spec.task)),
+      model(spec, {segments.vocabulary, segments.longest}, lane_inits(lanes), runtime.device),
+      optimizer(model.parameters(), values_of(lanes), spec.train),
+      data(segments, train::BatchOrder(segments.train, spec.train, spec.data), seeds_of(lanes), runtime.device, runtime.threads),
+      learning_rate(spec.train, data.order().steps(), data.order().epoch_steps()),
+      evaluator(segments, spec.eval, static_cast<std::uint64_t>(spec.data.seed), spec.train.eval_batch > 0 ? spec.train.eval_batch : spec.train.batch,
+                runtime.device, runtime.threads),
+      log_every(std::max<std::int64_t>(1, spec.run.log_every)), states(lanes.size()) {
+    const auto count = static_cast<std::int64_t>(lanes.size());
+    at::Tensor seeds = at::empty({count}, at::kLong), rates = at::empty({count}, at::kFloat);
+    for (std::int64_t r = 0; r < count; ++r) {
+        const LaneValues& values = lanes[static_cast<std::size_t>(r)].values;
+        seeds.data_ptr<std::int64_t>()[r] = static_cast<std::int64_t>(values.seed);
+        rates.data_ptr<float>()[r] = static_cast<float>(values.lr);
+    }
+    lane_seeds = seeds.to(runtime.device);
+    lane_lr = rates.to(runtime.device);
+    ring = at::zeros({log_every, count, ring_columns}, at::TensorOptions().dtype(at::kFloat).device(runtime.device));
+    window.resize(static_cast<std::size_t>(ring.numel()));
+    if (spec.data.check_overlap) check_overlap();
+}
+
+void Trainer::Impl::check_overlap() const {
+    const train::HeldOut held_out(segments, static_cast<std::uint64_t>(spec.data.seed), runtime.threads);
+    const train::BatchOrder& order = data.order();
+    const std::int64_t all = spec.data.mode == DataMode::fixed ? std::min(order.steps(), order.epoch_steps()) : order.steps();
+    const std::int64_t until = std::min(all, std::max<std::int64_t>(1, most_checked_examples / spec.train.batch));
+    const std::int64_t found = data.overlap(held_out, until);
+    if (found == 0) return;
+    std::int64_t checked = 0;
+    for (std::int64_t n = 0; n < until; ++n) checked += order.at(n).rows * static_cast<std::int64_t>(lanes.size());
+    fail(ExitCode::usage,
+         "{} of the first {} training examples of task '{}' are valid or test examples too. The task has too few different examples to keep "
+         "them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with data.check_overlap: false",
+         found, checked, spec.task.name);
+}
+
+StepContext Trainer::Impl::context(std::int64_t at_step, bool training) const {
+    StepContext out;
+    out.training = training;
+    out.step = at::full({lane_seeds.size(0)}, at_step, lane_seeds.options());
+    out.lane_seeds = lane_seeds;
+    return out;
+}
+
+// Nothing here reads a tensor back to the host.
+void Trainer::Impl::train_step(std::int64_t n) {
+    const train::Batch batch = data.batch(n);
+    model.parameters().zero_gradients();
+    const at::Tensor logits = model.logits_at(model.hidden(batch.tokens, nullptr, context(n, true)), batch.positions);
+    const at::Tensor losses = ops::cross_entropy(logits, batch.targets).mean(1);   // [R]
+    losses.sum().backward();
+    const double factor = learning_rate(n);
+    optimizer.step(losses, factor);
+
+    const at::NoGradGuard no_grad;
+    // A scored token counts as correct when no other has a greater logit: ties are rarer than a whole argmax is slow.
+    const at::Tensor scores = logits.detach();
+    const at::Tensor correct = scores.gather(2, batch.targets.unsqueeze(2)).squeeze(2) >= scores.amax(2);
+    const at::Tensor accuracies = correct.view({correct.size(0), -1, batch.value_tokens}).all(2).to(at::kFloat).mean(1);
+    ring.select(0, n % log_every)
+        .copy_(at::stack({losses.detach(), accuracies, optimizer.gradient_norm().to(at::kFloat), lane_lr * factor,
+                          optimizer.skipped().to(at::kFloat), optimizer.cause().to(at::kFloat)},
+                         1));
+    tokens += batch.tokens.size(1) * batch.tokens.size(2);
+}
+
+bool Trainer::Impl::evaluation_due() const {
+    const train::BatchOrder& order = data.order();
+    if (step == order.steps()) return true;
+    if (spec.train.eval_every > 0) return step % spec.train.eval_every == 0;
+    return spec.data.mode == DataMode::fixed && step % order.epoch_steps() == 0;
+}
+
+void Trainer::Impl::evaluate() {
+    const std::vector<EvalResult> results = evaluator.evaluate(model, step);
+    const auto selected = [&](const EvalResult& result) {
+        return spec.eval.select_by == SelectBy::valid ? result.valid_accuracy : result.test_accuracy;
+    };
+    for (std::size_t r = 0; r < lanes.size(); ++r) {
+        LaneState& lane = states[r];
+        if (lane.ended) continue;
+        lane.last = results[r];
+        if (lane.best.step == 0 || selected(lane.last) > selected(lane.best)) lane.best = lane.last;
+        if (lanes[r].sink) lanes[r].sink->eval(lane.last);
+        if (spec.train.early_stop > 0 && selected(lane.last) > spec.train.early_stop && step < data.order().steps())
+            end_lane(r, StopReason::early_stop, step, {});
+    }
+}
+
+std::vector<LaneResult> Trainer::Impl::run(const std::atomic<bool>& stop) {
+    PALIMPSEST_ASSERT(!has_run, "a trainer runs once");
+    has_run = true;
+    const auto began = std::chrono::steady_clock::now();
+    const std::int64_t steps = data.order().steps();
+    bool interrupted = false;
+    std::int64_t saved = step;
+    row_step = step;
+    clock.start();
+    while (step < steps && !all_ended() && !interrupted) {
+        train_step(step++);
+        const bool evaluating = evaluation_due(), logging = step % log_every == 0 || step == steps;
+        const bool saving = spec.run.checkpoint_every > 0 && (step % spec.run.checkpoint_every == 0 || step == steps);
+        interrupted = stop.load(std::memory_order_relaxed) && step < steps;
+        if (!evaluating && !logging && !saving && !interrupted) continue;
+
+        settle();
+        clock.stop();
+        if (logging) write_rows();
+        if (evaluating && !all_ended()) evaluate();
+        if (saving || interrupted) {
+            write_checkpoints();
+            saved = step;
+        }
+        clock.start();
+    }
+    clock.stop();
+    // All lanes ended before the last step.
+    if (saved != step && spec.run.checkpoint_every > 0) write_checkpoints();
+
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const std::int64_t parameters = model.parameters().count(), state_bytes = model.state_bytes(segments.longest);
+    std::vector<LaneResult> results;
+    for (const LaneState& lane : states) {
+        LaneResult result;
+        result.reason = lane.ended ? lane.reason : interrupted ? StopReason::interrupted : StopReason::finished;
+        result.message = lane.message;
+        result.step = lane.ended ? lane.step : step;
+        result.last = lane.last;
+        result.best = lane.best;
+        result.parameters = parameters;
+        result.state_bytes = state_bytes;
+        result.state_length = segments.longest;
+        result.seconds = seconds;
+        result.tokens_per_second = clock.seconds() > 0 ? static_cast<double>(tokens) / clock.seconds() : 0;
+        results.push_back(std::move(result));
+    }
+    return results;
+}
+
+Trainer::Trainer(const RunSpec& spec, std::vector<Lane> lanes) : impl_(std::make_unique<Impl>(spec, std::move(lanes))) {}
+
+Trainer::~Trainer() = default;
+
+std::int64_t Trainer::resume() {
+    return impl_->resume();
+}
+
+std::vector<LaneResult> Trainer::run(const std::atomic<bool>& stop) {
+    return impl_->run(stop);
+}
+
+std::vector<Slice> Trainer::slices() const {
+    return impl_->evaluator.slices();
+}
+
+std::vector<std::int64_t> Trainer::policy_answers() const {
+    return impl_->evaluator.policy_answers();
+}
+
+std::int64_t Trainer::parameter_count() const {
+    return impl_->model.parameters().count();
+}
+
+std::int64_t Trainer::state_bytes() {
+    return impl_->model.state_bytes(impl_->segments.longest);
+}
+
+}  // namespace palimpsest
