@@ -12,9 +12,9 @@ namespace {
 
 const std::vector<std::string> split_names = {"train", "valid", "test"};
 
-std::string unknown(const std::string& kind, const std::string& name, const std::vector<std::string>& known) {
+std::string unknown(const std::string& kind, const std::string& name, const std::vector<std::string>& known, const char* where = "") {
     const std::string hint = did_you_mean(name, known);
-    return fmt::format("unknown {} '{}'{}", kind, name, hint.empty() ? fmt::format("; known: {}", join(known, ", ")) : hint);
+    return fmt::format("unknown {} '{}'{}{}", kind, name, where, hint.empty() ? fmt::format("; known: {}", join(known, ", ")) : hint);
 }
 
 // Options in which the segments of one list differ; never empty.
@@ -181,7 +181,7 @@ private:
         for (const Value::Entry& entry : (section ? *section : none).entries) {
             const AnySchema* schema = catalog_.mixer_schema(entry.key);
             if (!schema) {
-                errors_.error(entry.source, unknown("mixer", entry.key, catalog_.mixers) + " (in 'mixers')");
+                errors_.error(entry.source, unknown("mixer", entry.key, catalog_.mixers, " in 'mixers'"));
                 continue;
             }
             const std::shared_ptr<void> object = schema->make_default();

@@ -22,7 +22,8 @@ std::string found(const Value& value) {
     return value.quoted ? fmt::format("the text \"{}\"", value.text) : fmt::format("'{}'", value.text);
 }
 
-bool matches(const std::string& text, const char* pattern) { return std::regex_match(text, std::regex(pattern)); }
+// std::regex recurses once a character: no literal is long.
+bool matches(const std::string& text, const std::regex& pattern) { return text.size() <= 64 && std::regex_match(text, pattern); }
 
 std::string without_underscores(std::string text) {
     std::erase(text, '_');
@@ -47,7 +48,8 @@ Parsed<std::int64_t> parse_digits(std::string_view digits, int base) {
 
 // A leading zero means octal to some readers and nothing to others.
 std::optional<std::string> ambiguous_zero(const std::string& text) {
-    if (!matches(text, "[-+]?0[0-9]+(\\.[0-9]*)?")) return {};
+    static const std::regex leading_zero("[-+]?0[0-9]+(\\.[0-9]*)?");
+    if (!matches(text, leading_zero)) return {};
     const bool negative = text[0] == '-';
     std::string digits = text.substr(text.find('0'));
     const auto first = digits.find_first_not_of('0');
@@ -59,21 +61,24 @@ std::optional<std::string> ambiguous_zero(const std::string& text) {
 }
 
 std::optional<std::string> other_notation(const std::string& text) {
-    if (matches(text, "[-+]?0[xX][0-9a-fA-F]+")) {
+    static const std::regex hexadecimal("[-+]?0[xX][0-9a-fA-F]+"), digits_and_underscores("[-+.0-9_eE]*[0-9][-+.0-9_eE]*");
+    if (matches(text, hexadecimal)) {
         std::string digits = text;
         digits.erase(digits.find_first_of("xX") - 1, 2);
         const auto value = parse_digits(digits, 16).value;
         return value ? fmt::format(", which is hexadecimal; write {}", *value) : ", which is hexadecimal; write it in decimal";
     }
-    if (text.find('_') != std::string::npos && matches(text, "[-+.0-9_eE]*[0-9][-+.0-9_eE]*")) return "; write " + without_underscores(text);
+    if (text.find('_') != std::string::npos && matches(text, digits_and_underscores)) return "; write " + without_underscores(text);
     return {};
 }
 
 Parsed<double> parse_number(const std::string& text) {
+    static const std::regex not_finite("[-+]?\\.?(inf|Inf|INF|infinity|Infinity|nan|NaN|NAN)");
+    static const std::regex number("[-+]?(\\.[0-9]+|[0-9]+(\\.[0-9]*)?)([eE][-+]?[0-9]+)?");
     if (const auto remark = ambiguous_zero(text)) return {{}, *remark};
     if (const auto remark = other_notation(text)) return {{}, *remark};
-    if (matches(text, "[-+]?\\.?(inf|Inf|INF|infinity|Infinity|nan|NaN|NAN)")) return {{}, "; a number must be finite"};
-    if (!matches(text, "[-+]?(\\.[0-9]+|[0-9]+(\\.[0-9]*)?)([eE][-+]?[0-9]+)?")) return {{}, ""};
+    if (matches(text, not_finite)) return {{}, "; a number must be finite"};
+    if (!matches(text, number)) return {{}, ""};
     const std::size_t begin = text[0] == '+' ? 1 : 0;
     double value = 0;
     const auto result = std::from_chars(text.data() + begin, text.data() + text.size(), value);
@@ -82,10 +87,11 @@ Parsed<double> parse_number(const std::string& text) {
 }
 
 Parsed<std::int64_t> parse_integer(const std::string& text) {
+    static const std::regex decimal("[-+]?[0-9]+"), octal("[-+]?0o[0-7]+");
     if (const auto remark = ambiguous_zero(text)) return {{}, *remark};
     if (const auto remark = other_notation(text)) return {{}, *remark};
-    if (matches(text, "[-+]?[0-9]+")) return parse_digits(text, 10);
-    if (matches(text, "[-+]?0o[0-7]+")) {
+    if (matches(text, decimal)) return parse_digits(text, 10);
+    if (matches(text, octal)) {
         std::string digits = text;
         digits.erase(digits.find('o') - 1, 2);
         return parse_digits(digits, 8);
@@ -129,10 +135,11 @@ bool check(T number, const Value& value, std::string_view path, const Limits& li
 }
 
 Parsed<bool> parse_bool(const std::string& text) {
+    static const std::regex yes("true|True|TRUE|yes|Yes|YES|on|On|ON|[yY1]"), no("false|False|FALSE|no|No|NO|off|Off|OFF|[nN0]");
     if (text == "true") return {true, ""};
     if (text == "false") return {false, ""};
-    if (matches(text, "(?:[Tt]rue|TRUE|[Yy]es|YES|[Oo]n|ON|[Yy]|1)")) return {{}, "; write true"};
-    if (matches(text, "(?:[Ff]alse|FALSE|[Nn]o|NO|[Oo]ff|OFF|[Nn]|0)")) return {{}, "; write false"};
+    if (matches(text, yes)) return {{}, "; write true"};
+    if (matches(text, no)) return {{}, "; write false"};
     return {{}, ""};
 }
 

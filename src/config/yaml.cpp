@@ -55,6 +55,18 @@ public:
     std::string_view rest_of_line(const YAML::Mark& mark) const {
         return mark.line < 0 ? std::string_view() : rest_of_line(static_cast<std::size_t>(mark.line), static_cast<std::size_t>(mark.column));
     }
+    // yaml-cpp lets the end of the text close a quote.
+    bool quote_is_closed(const YAML::Mark& mark) const {
+        std::string_view rest = std::string_view(yaml_).substr(std::min(yaml_.size(), static_cast<std::size_t>(std::max(0, mark.pos))));
+        if (rest.starts_with('&')) rest.remove_prefix(std::min(rest.size(), rest.find_first_of("\"'")));
+        if (rest.empty() || (rest[0] != '"' && rest[0] != '\'')) return true;
+        for (std::size_t i = 1; i < rest.size(); ++i) {
+            const bool pair = rest[0] == '"' ? rest[i] == '\\' : rest.substr(i).starts_with("''");
+            if (pair) ++i;
+            else if (rest[i] == rest[0]) return true;
+        }
+        return false;
+    }
 
 private:
     std::shared_ptr<const SourceText> text_;
@@ -68,6 +80,8 @@ public:
     Builder(const Places& places, Diagnostics& errors) : places_(places), errors_(errors) {}
 
     Value root = Value::map();
+
+    Source innermost() const { return frames_.empty() ? root.source : frames_.back().value.source; }
 
     void OnDocumentStart(const YAML::Mark& mark) override {
         if (++documents_ > 1) throw Fatal{places_.at(mark), "a second document is never read; keep one document in a file"};
@@ -98,6 +112,7 @@ public:
         const Source here = places_.at(mark);
         check_tag(tag, here);
         count(1, here, "in one config");
+        if (tag == "!" && !places_.quote_is_closed(mark)) throw Fatal{here, "a quote is not closed"};
         Value value = Value::scalar(text, tag == "!");
         value.source = here;
         finish(std::move(value), anchor, 1, 0);
@@ -205,25 +220,33 @@ private:
 };
 
 // yaml-cpp's messages speak of its scanner; these speak of the text.
-std::string explain(const std::string& message, std::string_view rest) {
+void report(const YAML::Exception& error, const Places& places, const Source& innermost, Diagnostics& errors) {
+    const std::string& message = error.msg;
+    const auto is = [&](const char* theirs) { return message.find(theirs) != std::string::npos; };
+    if (is("end of map flow")) return errors.error(innermost, "this '{' is not closed");
+    if (is("end of sequence flow")) return errors.error(innermost, "this '[' is not closed");
+    if (error.mark.line >= 0) {
+        const auto line = static_cast<std::size_t>(error.mark.line);
+        const std::string_view text = places.rest_of_line(line, 0);
+        const auto tab = text.substr(0, text.find_first_not_of(" \t")).find('\t');
+        if (tab != std::string_view::npos) return errors.error(places.at(line, tab), "a tab in the indentation; indent with blanks");
+    }
     const std::pair<const char*, const char*> known[] = {
-        {"end of map flow", "a '{' is not closed"},
-        {"end of sequence flow", "a '[' is not closed"},
         {"end of map not found", "this does not continue the map above; check the indentation, and that ': ' follows each key"},
         {"end of sequence not found", "this does not continue the list above; check the indentation"},
-        {"illegal map value", "a ':' is not allowed here; quote a text that holds ': '"},
+        {"illegal map value", "a ':' is not allowed here; check the indentation, and quote a text that holds ': '"},
         {"illegal map key", "a key is not allowed here; check the indentation"},
         {"illegal EOF in scalar", "a quote is not closed"},
         {"illegal flow end", "a ']' or '}' without its opening"},
-        {"illegal tab", "a tab in the indentation; indent with blanks"},
         {"anchor is not defined", "an alias without its anchor"},
         {"illegal block entry", "a list item is not allowed here; check the indentation"},
     };
+    const Source where = places.at(error.mark);
     for (const auto& [theirs, ours] : known)
-        if (message.find(theirs) != std::string::npos) return ours;
-    if (message.find("unknown token") != std::string::npos && !rest.empty())
-        return rest[0] == '\t' ? "a tab in the indentation; indent with blanks" : fmt::format("a text that begins with '{}' must be quoted", rest[0]);
-    return message;
+        if (is(theirs)) return errors.error(where, ours);
+    const std::string_view rest = places.rest_of_line(error.mark);
+    if (is("unknown token") && !rest.empty()) return errors.error(where, fmt::format("a text that begins with '{}' must be quoted", rest[0]));
+    errors.error(where, message);
 }
 
 // yaml-cpp takes 0x04 and NUL for the end of the text and guesses UTF-16: nothing of that may reach it.
@@ -247,19 +270,19 @@ void check_bytes(const std::string& yaml, const Places& places) {
 }
 
 Value parse(const std::string& yaml, const Places& places, Diagnostics& errors) {
+    Builder builder(places, errors);
+    builder.root.source = places.at(0, 0);
     try {
         check_bytes(yaml, places);
         std::istringstream stream(yaml);
         YAML::Parser parser(stream);
-        Builder builder(places, errors);
-        builder.root.source = places.at(0, 0);
         while (parser.HandleNextDocument(builder)) {
         }
         return std::move(builder.root);
     } catch (const Fatal& fatal) {
         errors.error(fatal.where, fatal.message);
     } catch (const YAML::Exception& error) {
-        errors.error(places.at(error.mark), explain(error.msg, places.rest_of_line(error.mark)));
+        report(error, places, builder.innermost(), errors);
     }
     return {};
 }
