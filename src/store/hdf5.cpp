@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <utility>
@@ -284,6 +283,18 @@ Handle create_dataset(hid_t parent, const std::string& name, Type type, const Sh
     if (!units.empty()) write_attribute(dataset, "units", units);
     if (!long_name.empty()) write_attribute(dataset, "long_name", long_name);
     return dataset;
+}
+
+void mark_fill(hid_t dataset) {
+    const Guard guard;
+    const Handle type(H5Dget_type(dataset), H5Tclose, "read type");
+    if (H5Tget_class(type) == H5T_FLOAT) {
+        const double not_a_number = std::numeric_limits<double>::quiet_NaN();
+        write_typed_attribute(dataset, "_FillValue", type, H5T_NATIVE_DOUBLE, scalar_space(), &not_a_number);
+    } else if (H5Tget_class(type) == H5T_INTEGER) {
+        const std::int64_t minus_one = -1;
+        write_typed_attribute(dataset, "_FillValue", type, H5T_NATIVE_INT64, scalar_space(), &minus_one);
+    }
 }
 
 std::vector<hsize_t> shape(hid_t dataset) {

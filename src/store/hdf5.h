@@ -74,9 +74,11 @@ struct Shape {
     std::vector<hsize_t> size;                            // empty: a scalar
     bool extensible = false;                              // along the first axis, in chunks
 };
-// Fill is NaN, -1, or the empty text. `units` and `long_name` become attributes unless they are empty.
+// Fill is NaN or -1. `units` and `long_name` become attributes unless they are empty.
 Handle create_dataset(hid_t parent, const std::string& name, Type type, const Shape& shape, const std::string& units = "",
                       const std::string& long_name = "");
+// Tells readers that NaN or -1 in a column of numbers means "not measured". Not for axes and counts: those become floats in xarray then.
+void mark_fill(hid_t dataset);
 std::vector<hsize_t> shape(hid_t dataset);
 void resize_rows(hid_t dataset, hsize_t rows);
 

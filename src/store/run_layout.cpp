@@ -21,6 +21,7 @@ using hdf5::Type;
 // A column over an extensible index.
 void create_column(hid_t group, const std::string& name, Type type, hid_t scale, const std::string& units, const std::string& long_name) {
     const Handle column = hdf5::create_dataset(group, name, type, {{0}, true}, units, long_name);
+    hdf5::mark_fill(column);
     hdf5::attach_scale(column, 0, scale);
 }
 
@@ -108,6 +109,7 @@ void create_eval(hid_t file, const RunHeader& header) {
     const Handle policy = create_labels(group, "policy", header.policies, "shallow policy");
     const Handle scored = hdf5::create_dataset(group, "policy_answers", Type::i8, {{policies, slices, classes}, false}, "1",
                                                "answers of the shallow policies by slice and kind; -1 before they were scored");
+    hdf5::mark_fill(scored);
     hdf5::attach_scale(scored, 0, policy);
     hdf5::attach_scale(scored, 1, slice);
     hdf5::attach_scale(scored, 2, answer_class);

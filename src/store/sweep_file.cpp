@@ -83,6 +83,7 @@ Handle write_column(hid_t group, const std::string& name, Type type, const std::
                     const std::string& long_name = "") {
     Handle column = hdf5::create_dataset(group, name, type, {{values.size()}, false}, "", long_name);
     hdf5::write_rows(column, 0, values);
+    if (type == Type::f8) hdf5::mark_fill(column);
     if (scale >= 0) hdf5::attach_scale(column, 0, scale);
     return column;
 }

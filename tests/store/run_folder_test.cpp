@@ -1,0 +1,251 @@
+#include "store/run_folder.h"
+
+#include "core/error.h"
+#include "core/file.h"
+#include "sample.h"
+
+#include <ctime>
+#include <sys/wait.h>
+#include <thread>
+
+#include "catch.h"
+
+using namespace palimpsest;
+using sample::TemporaryFolder;
+
+namespace {
+
+std::string lock_text(const std::string& host, std::int64_t pid, const std::string& process_start, std::int64_t heartbeat,
+                      const std::string& pid_namespace) {
+    return fmt::format(R"({{"host": "{}", "pid": {}, "pid_namespace": "{}", "process_start": "{}", "token": "t", "created": 1, "heartbeat": {}}})",
+                       host, pid, pid_namespace, process_start, heartbeat);
+}
+
+std::string own_host() {
+    char name[256] = "";
+    ::gethostname(name, sizeof name - 1);
+    return name;
+}
+
+std::string own_namespace() { return std::filesystem::read_symlink("/proc/self/ns/pid").string(); }
+
+std::string lock_error(RunFolder& folder, ExitCode expected) {
+    try {
+        folder.lock();
+    } catch (const Error& error) {
+        CHECK(error.code() == expected);
+        return error.what();
+    }
+    return "locked";
+}
+
+}  // namespace
+
+TEST_CASE("a run goes from fresh to running to finished") {
+    const TemporaryFolder temporary;
+    RunFolder folder(temporary.path());
+    CHECK(folder.state() == RunState::fresh);
+    CHECK(folder.holder().empty());
+    folder.lock();
+    CHECK(folder.state() == RunState::running);
+    CHECK(folder.holder() == fmt::format("pid {} on host {}", ::getpid(), own_host()));
+    write_file_atomic(folder.file("run.h5"), "");
+    folder.write_done();
+    folder.unlock();
+    CHECK(folder.state() == RunState::finished);
+    CHECK_FALSE(file_exists(folder.file("LOCK")));
+    CHECK(std::string(to_string(RunState::finished)) == "finished");
+    CHECK(std::string(to_string(RunState::lost)) == "lost");
+}
+
+TEST_CASE("failure is told, kept and cleared") {
+    const TemporaryFolder temporary;
+    RunFolder folder(temporary.path());
+    folder.write_failed({"non_finite", "loss is NaN at step 7, \xff", 7});
+    CHECK(folder.state() == RunState::failed);
+    REQUIRE(folder.failure());
+    CHECK(folder.failure()->reason == "non_finite");
+    CHECK(folder.failure()->step == 7);
+    CHECK(folder.failure()->message.rfind("loss is NaN at step 7, ", 0) == 0);
+    folder.write_failed({"interrupted", "Ctrl-C", 8});
+    CHECK(folder.state() == RunState::interrupted);
+    folder.write_failed({"requeue", "SIGTERM", 8});
+    CHECK(folder.state() == RunState::interrupted);
+    folder.lock();
+    CHECK(folder.state() == RunState::running);
+    folder.write_done();
+    folder.unlock();
+    CHECK(folder.state() == RunState::finished);
+    CHECK_FALSE(folder.failure());
+}
+
+TEST_CASE("a held lock stops a second run, whoever asks") {
+    const TemporaryFolder temporary;
+    RunFolder first(temporary.path()), second(temporary.path());
+    first.lock();
+    const std::string expected =
+        fmt::format("already running (pid {} on host {}): '{}'", ::getpid(), own_host(), temporary.path());
+    CHECK(lock_error(second, ExitCode::usage) == expected);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        try {
+            RunFolder(temporary.path()).lock();
+        } catch (const Error& error) {
+            ::_exit(error.what() == expected ? 7 : 8);
+        }
+        ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK(WEXITSTATUS(status) == 7);
+    second.unlock();  // holds none: must not remove the first one's
+    CHECK(first.state() == RunState::running);
+    first.unlock();
+    second.lock();
+    CHECK(second.state() == RunState::running);
+}
+
+TEST_CASE("a killed process's lock is seen as lost at once, and taken over without a clean-up") {
+    const TemporaryFolder temporary;
+    int ready[2];
+    REQUIRE(::pipe(ready) == 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        RunFolder(temporary.path()).lock();
+        if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+        ::pause();
+    }
+    char byte = 0;
+    REQUIRE(::read(ready[0], &byte, 1) == 1);
+    RunFolder folder(temporary.path());
+    CHECK(folder.state() == RunState::running);
+    ::kill(child, SIGKILL);
+    // Dead as soon as it is a zombie, even before its parent has noticed.
+    siginfo_t info;
+    ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+    CHECK(folder.state() == RunState::lost);
+    ::waitpid(child, nullptr, 0);
+    CHECK(folder.state() == RunState::lost);
+    folder.lock();
+    CHECK(folder.holder() == fmt::format("pid {} on host {}", ::getpid(), own_host()));
+    CHECK(list_files(temporary.path()) == std::vector<std::string>{"LOCK"});
+    ::close(ready[0]);
+    ::close(ready[1]);
+}
+
+TEST_CASE("a process number used again is not the process that locked") {
+    const TemporaryFolder temporary;
+    RunFolder folder(temporary.path());
+    write_file_atomic(folder.file("LOCK"), lock_text(own_host(), ::getpid(), "12", std::time(nullptr), own_namespace()));
+    CHECK(folder.state() == RunState::lost);
+    CHECK(lock_error(folder, ExitCode::usage) == "locked");
+}
+
+TEST_CASE("another host's lock lives by its heartbeat, with room for clocks that differ by a minute") {
+    const TemporaryFolder temporary;
+    RunFolder folder(temporary.path());
+    const std::int64_t now = std::time(nullptr);
+    const auto state_at = [&](std::int64_t heartbeat) {
+        write_file_atomic(folder.file("LOCK"), lock_text("elsewhere", 1, "12", heartbeat, own_namespace()));
+        return folder.state();
+    };
+    CHECK(state_at(now) == RunState::running);
+    CHECK(state_at(now - 60) == RunState::running);
+    CHECK(state_at(now + 60) == RunState::running);
+    CHECK(lock_error(folder, ExitCode::usage) == "already running (pid 1 on host elsewhere): '" + temporary.path() + "'");
+    CHECK(state_at(now - RunFolder::stale_after.count() - 5) == RunState::lost);
+    CHECK(lock_error(folder, ExitCode::usage) == "locked");
+}
+
+TEST_CASE("the same host name in another container is another host") {
+    const TemporaryFolder temporary;
+    RunFolder folder(temporary.path());
+    write_file_atomic(folder.file("LOCK"), lock_text(own_host(), 999999, "12", std::time(nullptr), "pid:[1]"));
+    CHECK(folder.state() == RunState::running);
+}
+
+TEST_CASE("an unreadable lock counts as dead") {
+    const TemporaryFolder temporary;
+    RunFolder folder(temporary.path());
+    write_file_atomic(folder.file("LOCK"), "{");
+    CHECK(folder.state() == RunState::lost);
+    CHECK(lock_error(folder, ExitCode::usage) == "locked");
+}
+
+TEST_CASE("of many that want a dead lock at once, one gets it") {
+    for (int trial = 0; trial < 20; ++trial) {
+        const TemporaryFolder temporary;
+        write_file_atomic(temporary.file("LOCK"), lock_text(own_host(), 999999, "12", 1, own_namespace()));
+        std::atomic<int> winners{0};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 4; ++i) {
+            threads.emplace_back([&] {
+                try {
+                    RunFolder(temporary.path()).lock();
+                    ++winners;
+                } catch (const Error&) {
+                }
+            });
+        }
+        for (std::thread& thread : threads) thread.join();
+        CHECK(winners == 1);
+    }
+}
+
+TEST_CASE("the heartbeat is written at most once an interval, and notices a lost lock") {
+    const TemporaryFolder temporary;
+    RunFolder folder(temporary.path());
+    folder.heartbeat(std::chrono::seconds(0));  // holds none: nothing to do
+    CHECK_FALSE(file_exists(folder.file("LOCK")));
+    folder.lock();
+    const std::string before = read_file(folder.file("LOCK"));
+    const std::string old = lock_text("x", 1, "1", 1, "y");
+    folder.heartbeat(std::chrono::seconds(3600));
+    CHECK(read_file(folder.file("LOCK")) == before);
+    const auto written = std::filesystem::last_write_time(folder.file("LOCK"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    folder.heartbeat(std::chrono::seconds(0));
+    CHECK(std::filesystem::last_write_time(folder.file("LOCK")) > written);
+    CHECK(folder.state() == RunState::running);
+
+    write_file_atomic(folder.file("LOCK"), old);
+    std::string message = "no error";
+    try {
+        folder.heartbeat(std::chrono::seconds(0));
+    } catch (const Error& error) {
+        message = error.what();
+    }
+    CHECK(message == "'" + temporary.path() + "': the lock was taken over by pid 1 on host x; this process stops");
+    folder.unlock();
+    CHECK(read_file(folder.file("LOCK")) == old);
+}
+
+TEST_CASE("a run.h5 with no state beside it is lost") {
+    const TemporaryFolder temporary;
+    write_file_atomic(temporary.file("run.h5"), "");
+    CHECK(RunFolder(temporary.path()).state() == RunState::lost);
+}
+
+TEST_CASE("folders are named by id and a harmless form of the human part") {
+    CHECK(run_folder_name("3f2a9c0d11e2", "mixer=delta lr=1e-3/seed 2") == "3f2a9c0d-mixer=delta_lr=1e-3_seed_2");
+    CHECK(run_folder_name("3f2a9c0d11e2", "") == "3f2a9c0d");
+    CHECK(run_folder_name("3f2a9c0d11e2", std::string(300, 'x')).size() == 8 + 1 + 80);
+    CHECK(run_folder_name("aaaaaaaa1", "same") != run_folder_name("bbbbbbbb1", "same"));
+}
+
+TEST_CASE("run folders are found at any depth, in order") {
+    const TemporaryFolder temporary;
+    for (const char* name : {"b/two", "b/one", "a", "empty"}) make_folders(temporary.file(name));
+    for (const char* name : {"b/two", "b/one", "a"}) write_file_atomic(temporary.file(name) + "/run.h5", "");
+    CHECK(find_run_folders(temporary.path()) ==
+          std::vector<std::string>{temporary.file("a"), temporary.file("b/one"), temporary.file("b/two")});
+    CHECK(find_run_folders(temporary.file("a")) == std::vector<std::string>{temporary.file("a")});
+    CHECK(find_run_folders(temporary.file("empty")).empty());
+    std::string message;
+    try {
+        find_run_folders(temporary.file("nowhere"));
+    } catch (const Error& error) {
+        message = error.what();
+    }
+    CHECK(message == "no such folder: '" + temporary.file("nowhere") + "'");
+}
