@@ -71,7 +71,7 @@ private:
     }
 
     static at::Tensor appended(at::Tensor& cache, const at::Tensor& fresh) {
-        cache = cache.defined() ? at::cat({cache, fresh}, 3) : fresh.contiguous();
+        cache = cache.defined() ? at::cat({cache, fresh}, 3) : fresh.clone(at::MemoryFormat::Contiguous);
         return cache;
     }
 

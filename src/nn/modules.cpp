@@ -107,7 +107,7 @@ ShortConv::ShortConv(const Scope& scope, const std::string& name, std::int64_t w
 
 at::Tensor ShortConv::operator()(const at::Tensor& x, at::Tensor* state) const {
     auto [y, tail] = ops::short_conv(x, *kernel_, bias_ ? *bias_ : at::Tensor(), state ? *state : at::Tensor());
-    if (state) *state = std::move(tail);
+    if (state) *state = tail.clone(at::MemoryFormat::Contiguous);  // a view would keep the whole sequence alive
     return y;
 }
 
