@@ -1,5 +1,6 @@
 #include "config/build.h"
 
+#include "core/error.h"
 #include "core/text.h"
 
 #include <fmt/format.h>
@@ -93,11 +94,12 @@ private:
         std::vector<std::string> also = split_names;
         also.push_back("name");
         schema->read(defaults.get(), *task, "task", errors_, also);
+        const bool good = errors_.size() == before;
         resolved = schema->write(defaults.get());
         resolved.entries.insert(resolved.entries.begin(), {"name", {}, fields::write(run_.task.name)});
         std::vector<SegmentSpec>* lists[] = {&run_.task.train, &run_.task.valid, &run_.task.test};
         for (std::size_t i = 0; i < 3; ++i) {
-            read_segments(*lists[i], split_names[i], *task, *schema, defaults.get());
+            read_segments(*lists[i], split_names[i], *task, *schema, defaults.get(), good);
             Value list = Value::list();
             for (const SegmentSpec& segment : *lists[i]) list.items.push_back(without_task_level(segment.resolved, resolved));
             resolved.set(split_names[i], std::move(list));
@@ -117,7 +119,7 @@ private:
     }
 
     void read_segments(std::vector<SegmentSpec>& segments, const std::string& split, const Value& task, const AnySchema& schema,
-                       const void* defaults) {
+                       const void* defaults, bool task_is_good) {
         const Value* list = task.find(split);
         const std::string path = "task." + split;
         const bool empty = !list || (list->kind == Value::Kind::list && list->items.empty()) || list->kind == Value::Kind::null;
@@ -137,15 +139,26 @@ private:
             SegmentSpec segment;
             segment.source = item.source;
             const std::shared_ptr<void> options = schema.copy(defaults);
+            const std::size_t before = errors_.size();
             schema.read(options.get(), item, section, errors_, {"examples"});
             if (const Value* examples = item.find("examples"))
                 fields::read(segment.examples, *examples, section + ".examples", at_least(1), errors_);
+            if (task_is_good && errors_.size() == before) check_segment(section, item.source, options.get());
             segment.resolved = schema.write(options.get());
             segment.resolved.set("examples", fields::write(segment.examples));
             segment.options = options;
             segments.push_back(std::move(segment));
         }
         label(segments);
+    }
+
+    void check_segment(const std::string& section, const Source& where, const void* options) {
+        if (!catalog_.check_task) return;
+        try {
+            catalog_.check_task(run_.task.name, options);
+        } catch (const Error& error) {
+            errors_.error(where, fmt::format("'{}': {}", section, error.what()));
+        }
     }
 
     void check_task_settings(const Value& task, const AnySchema& schema) {

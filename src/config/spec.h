@@ -135,6 +135,8 @@ struct RunSpec {
 struct Catalog {
     std::vector<std::string> tasks, mixers;
     std::function<const AnySchema*(const std::string& name)> task_schema, mixer_schema;   // nullptr: no such name
+    // May be empty. Throws Error where a task's options do not fit together; the message gets the segment's place.
+    std::function<void(const std::string& task, const void* options)> check_task;
 };
 
 // One run of a sweep: the spec, and the swept keys with their values ("train.lr" -> "0.001"), in the order of the grid.

@@ -145,6 +145,27 @@ TEST_CASE("what a task must say", "[experiment]") {
                 "dir/f.yaml:1:64: 'task.test.1' expects a map of options, got '3'"});
 }
 
+TEST_CASE("options that do not fit together stand at their segment", "[experiment]") {
+    Catalog catalog = fake::catalog();
+    catalog.check_task = [](const std::string& task, const void* options) {
+        const auto& recall = *static_cast<const fake::Recall*>(options);
+        if (recall.length < 4 * recall.pairs) fail(ExitCode::usage, "{}: {} pairs need a length of {}", task, recall.pairs, 4 * recall.pairs);
+    };
+    const auto report = [&](const std::string& text) { return error_of([&] { parse_experiment("f.yaml", text, {}, catalog, {}); }); };
+    CHECK(report("task:\n  name: recall\n  train: [{}, {pairs: 17}]\n  test: [{length: 8}]\nseeed: 1\n") ==
+          "f.yaml:3:15: error: 'task.train.1': recall: 17 pairs need a length of 68\n"
+          "  3 |   train: [{}, {pairs: 17}]\n"
+          "    |               ^\n"
+          "f.yaml:4:10: error: 'task.test.0': recall: 4 pairs need a length of 16\n"
+          "  4 |   test: [{length: 8}]\n"
+          "    |          ^\n"
+          "f.yaml:5:1: error: unknown key 'seeed'; did you mean 'seed'?\n"
+          "  5 | seeed: 1\n"
+          "    | ^~~~~\n"
+          "3 errors");
+    CHECK(report(small).empty());
+}
+
 TEST_CASE("mixers are validated even when a run does not use them", "[experiment]") {
     CHECK(errors(small + "mixers: {delta: {haeds: 2}, cnv: {}}\n") ==
           Lines{"dir/f.yaml:5:18: unknown key 'haeds' in 'mixers.delta'; did you mean 'heads'?",
