@@ -1,0 +1,85 @@
+#include "train/checkpoint.h"
+
+#include "core/error.h"
+#include "core/file.h"
+
+#include "catch.h"
+#include "temporary_folder.h"
+
+using namespace palimpsest;
+using namespace palimpsest::train;
+
+namespace {
+
+Checkpoint sample() {
+    Checkpoint out;
+    out.step = 120;
+    out.facts = {{"seed", "3"}, {"message", "two words"}, {"empty", ""}};
+    out.arrays = {{"parameter/a", at::arange(6, at::kFloat).view({2, 3})},
+                  {"parameter/scalar", at::full({}, 2.5, at::kDouble)},
+                  {"counter/n", at::arange(4, at::kLong)},
+                  {"log/window", at::empty({0, 6}, at::kFloat)}};
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint is read back as it was written", "[train][checkpoint]") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "a.ckpt";
+    write_checkpoint(path, sample());
+    const Checkpoint back = read_checkpoint(path), wrote = sample();
+    CHECK(back.step == 120);
+    CHECK(back.facts == wrote.facts);
+    CHECK(back.fact("message") == "two words");
+    CHECK(back.fact("absent").empty());
+    REQUIRE(back.arrays.size() == wrote.arrays.size());
+    for (std::size_t i = 0; i < wrote.arrays.size(); ++i) {
+        CHECK(back.arrays[i].first == wrote.arrays[i].first);
+        CHECK(back.arrays[i].second.scalar_type() == wrote.arrays[i].second.scalar_type());
+        CHECK(back.arrays[i].second.equal(wrote.arrays[i].second));
+    }
+    CHECK(read_file(path).starts_with("palimpsest-checkpoint 1\nstep 120\nfact seed 3\n"));
+}
+
+TEST_CASE("damage is noticed at every byte", "[train][checkpoint]") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "a.ckpt";
+    write_checkpoint(path, sample());
+    const std::string good = read_file(path);
+    for (std::size_t i = 0; i < good.size(); i += 7) {
+        std::string bad = good;
+        bad[i] = static_cast<char>(bad[i] ^ 0x10);
+        write_file_atomic(path, bad);
+        CHECK_THROWS_AS(read_checkpoint(path), Error);
+        write_file_atomic(path, good.substr(0, i));
+        CHECK_THROWS_AS(read_checkpoint(path), Error);
+    }
+    std::string bad = good;
+    bad[good.size() - 20] ^= 1;
+    write_file_atomic(path, bad);
+    CHECK_THROWS_WITH(read_checkpoint(path), "checkpoint " + path + " is damaged: its checksum is wrong");
+    write_file_atomic(path, "palimpsest-checkpoint 2\n");
+    CHECK_THROWS_WITH(read_checkpoint(path), "checkpoint " + path + " was written in format 2; this tool reads format 1");
+}
+
+TEST_CASE("arrays that do not fit are listed, all of them", "[train][checkpoint]") {
+    const Checkpoint checkpoint = sample();
+    const std::vector<std::string> lines =
+        differences(checkpoint, {{"parameter/a", at::zeros({3, 2}, at::kFloat)}, {"parameter/new", at::zeros({4}, at::kFloat)}});
+    CHECK(lines == std::vector<std::string>{"'parameter/a' is float [2, 3] in the checkpoint; expected float [3, 2]",
+                                            "'parameter/new' is not in the checkpoint; expected float [4]",
+                                            "'parameter/scalar' is double [] in the checkpoint; not expected"});
+    CHECK(differences(checkpoint, checkpoint.arrays).empty());
+}
+
+TEST_CASE("the newest checkpoints stay", "[train][checkpoint]") {
+    const TemporaryFolder folder;
+    CHECK(checkpoint_steps(folder / "absent").empty());
+    for (const std::int64_t step : {1000000000, 5, 70}) write_checkpoint(checkpoint_path(folder.path, step), sample());
+    write_file_atomic(folder / "step-note.ckpt", "not one of them");
+    CHECK(checkpoint_steps(folder.path) == std::vector<std::int64_t>{5, 70, 1000000000});
+    rotate_checkpoints(folder.path, 2);
+    CHECK(checkpoint_steps(folder.path) == std::vector<std::int64_t>{70, 1000000000});
+    CHECK(file_exists(folder / "step-note.ckpt"));
+}
