@@ -9,7 +9,7 @@
 
 namespace palimpsest {
 
-// `root` without base and sweep. `settings`: what was set for this call; each must have an effect or it is an error.
+// `root` without its sweep. `settings`: what was set for this call; each must have an effect or it is an error.
 RunSpec build_run(const Value& root, const std::vector<Setting>& settings, const Catalog& catalog, Diagnostics& errors);
 
 // The text whose hash is the run's id: schema version, then one line for each identity key that differs from its default, sorted.

@@ -44,10 +44,8 @@ public:
         }
         open_.push_back(name);
         Value all = Value::map(own.source);
-        if (const Value* base = own.find("base")) {
+        if (const Value* base = own.find("base"))
             for (const Value* item : bases(*base)) merge(all, load_base(*item, fs::path(name).parent_path()));
-            std::erase_if(own.entries, [](const Value::Entry& entry) { return entry.key == "base"; });
-        }
         open_.pop_back();
         const Source whole = own.source;
         merge(all, std::move(own));

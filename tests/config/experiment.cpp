@@ -246,6 +246,10 @@ TEST_CASE("an override without effect is an error", "[override]") {
     CHECK(errors(small + "sweep: {grid: {train.lr: [1, 2]}}\n", {"train.lr=3"}) ==
           Lines{"<command line>:argument 1: 'train.lr' has no effect: the sweep sets 'train.lr'; set sweep.grid.train.lr=[…]"});
     CHECK(error(small + "data: {mode: fixed}\ntrain: {epochs: 3}\n", {"train.epochs=0", "train.steps=10"}).empty());
+    // At some points of the sweep it has one.
+    const Experiment mixed = fake::parse(small + "data: {mode: fixed}\nsweep: {grid: {train.epochs: [0, 3]}}\n", {"train.steps=10"});
+    CHECK(mixed.runs.at(0).spec.train.steps == 10);
+    CHECK(mixed.runs.at(1).spec.train.epochs == 3);
     CHECK(fake::parse(small + "sweep: {grid: {train.lr: [1, 2]}}\n", {"sweep.grid.train.lr=[3]"}).runs.size() == 1);
 }
 

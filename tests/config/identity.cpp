@@ -26,6 +26,18 @@ TEST_CASE("the identity lists what differs from the defaults", "[identity]") {
           "task.test.1.pairs=8\n"
           "task.train.0.examples=500\n"
           "task.train.0.length=32\n");
+    CHECK(identity(small + "model: {layers: [conv, delta, delta]}\nmixers: {delta: {heads: 2}, conv: {kernel: 3}, softmax: {heads: 5}}\n") ==
+          "palimpsest run, schema 1\n"
+          "mixers.delta.heads=2\n"
+          "model.layers=[conv, delta, delta]\n"
+          "task.name=recall\n"
+          "task.test.0.examples=1000\n"
+          "task.test.0.pairs=8\n"
+          "task.test.1.examples=1000\n"
+          "task.test.1.length=128\n"
+          "task.test.1.pairs=8\n"
+          "task.train.0.examples=500\n"
+          "task.train.0.length=32\n");
     // Ids stand in the results of others: when this value changes, the schema version must have changed.
     CHECK(id(small) == "f5ec0df58d88");
 }
