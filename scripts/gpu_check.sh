@@ -2,7 +2,7 @@
 # On a machine with a GPU, offline if need be: builds with CUDA, runs all tests, the conformance laws on the GPU, and a short sweep of
 # every mixer there. Takes LibTorch and the packages for Python from python3 on PATH unless PALIMPSEST_TORCH or PALIMPSEST_PYTHON are set.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 export PALIMPSEST_PYTHON=${PALIMPSEST_PYTHON:-$(command -v python3)}
 mkdir -p build
 results=$(mktemp -d build/gpu-check-XXXXXX)
