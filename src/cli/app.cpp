@@ -1,0 +1,135 @@
+#include "cli/app.h"
+
+#include "cli/output.h"
+#include "config/diagnostics.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "core/version.h"
+#include "store/run_file.h"
+#include "sweep/machine.h"
+
+#include <CLI/CLI.hpp>
+
+#include <exception>
+
+namespace palimpsest::cli {
+namespace {
+
+constexpr const char* exit_codes = R"(Exit codes:
+  0    all good
+  1    a run failed
+  2    bad usage or config; nothing was started
+  3    a sweep finished, some of its runs failed
+  4    a result check failed
+  75   stopped by SIGTERM or SIGUSR2 with a checkpoint; please start again
+  130  stopped by SIGINT (Ctrl-C) with a checkpoint
+
+Results go to stdout, everything else to stderr. `palimpsest VERB --help` explains a verb.)";
+
+std::vector<std::string> names_of_verbs(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(verb->get_name());
+    return names;
+}
+
+std::vector<std::string> names_of_options(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) {
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    return names;
+}
+
+// CLI11 only says that something was not expected; a person wants to know what would have been.
+std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& command) {
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    const CLI::App& at = chosen.empty() ? app : *chosen.front();
+    const std::string verb = chosen.empty() ? "" : at.get_name();
+    for (std::size_t i = 1; i < command.size(); ++i) {
+        const std::string& word = command[i];
+        if (word == "--") break;
+        if (chosen.empty() && !word.starts_with("-")) {
+            const std::vector<std::string> verbs = names_of_verbs(app);
+            return fmt::format("unknown verb '{}'{}\nverbs: {}", word, did_you_mean(word, verbs), join(verbs, ", "));
+        }
+        if (!word.starts_with("-") || word.size() < 2) continue;
+        const std::vector<std::string> options = names_of_options(at);
+        const std::string name = word.substr(0, word.find('='));
+        const bool known = std::find(options.begin(), options.end(), name) != options.end() || name == "-h";
+        if (!known) return fmt::format("unknown option '{}'{}{}", name, verb.empty() ? "" : " of " + verb, did_you_mean(name, options));
+    }
+    std::string text = error.what();
+    if (const std::size_t dot = text.find_last_not_of(" \n"); dot != std::string::npos) text.erase(dot + 1);
+    return text;
+}
+
+// A report of config errors says "file:line:col: error:" itself.
+void say(const Error& error) {
+    const std::string text = error.what();
+    const bool says_so = text.substr(0, text.find('\n')).find("error: ") != std::string::npos;
+    log_message(says_so ? LogLevel::info : LogLevel::error, text);
+}
+
+ExitCode execute(int argc, char** argv) {
+    Session session;
+    session.command.assign(argv, argv + argc);
+    CLI::App app("Synthetic recall and fact-update tasks: trains small models, records, and shows who remembers, who forgets, who can overwrite.",
+                 "palimpsest");
+    app.footer(exit_codes);
+    app.require_subcommand(0, 1);
+    bool version = false;
+    app.add_flag("--version", version, "version, commit, compiler and libraries");
+    for (const auto add : {add_run, add_sweep, add_resume, add_check, add_ls, add_show, add_compare, add_list, add_describe, add_doctor})
+        add(app, session);
+
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) {
+            app.exit(error);  // --help: to stdout
+            return ExitCode::ok;
+        }
+        const std::vector<CLI::App*> chosen = app.get_subcommands();
+        log_error("{}\nsee: palimpsest {}--help", explain(app, error, session.command), chosen.empty() ? "" : chosen.front()->get_name() + " ");
+        return ExitCode::usage;
+    }
+    if (version) {
+        Table table({"", ""});
+        std::string text;
+        for (const auto& [name, value] : all_versions()) text += fmt::format("{:<16}{}\n", name, value);
+        print(text);
+        return ExitCode::ok;
+    }
+    if (!session.action) {
+        log_error("no verb\nsee: palimpsest --help");
+        return ExitCode::usage;
+    }
+    return session.action();
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> all_versions() {
+    auto lines = version_lines();
+    lines.emplace_back("LibTorch", libtorch_version());
+    lines.emplace_back("CUDA", libtorch_cuda());
+    lines.emplace_back("HDF5 at run time", hdf5_version());
+    return lines;
+}
+
+int run_program(int argc, char** argv) {
+    start_log(LogLevel::info, stderr_terminal());
+    ExitCode code = ExitCode::run_failed;
+    try {
+        code = execute(argc, argv);
+    } catch (const Error& error) {
+        say(error);
+        code = error.code();
+    } catch (const std::exception& error) {
+        log_error("{}", error.what());
+    }
+    stop_log();
+    return static_cast<int>(code);
+}
+
+}  // namespace palimpsest::cli

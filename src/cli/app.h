@@ -1,0 +1,39 @@
+// The command line: verbs, the errors of their use, and the exit code.
+#pragma once
+
+#include "core/error.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace palimpsest::cli {
+
+// Parses and runs one command; returns what the shell gets. Nothing is thrown.
+int run_program(int argc, char** argv);
+
+// What the verbs know of the call, and what the chosen one wants done.
+struct Session {
+    std::vector<std::string> command;   // argv, as typed
+    std::function<ExitCode()> action;
+};
+
+// Each declares its verb; called once.
+void add_run(CLI::App& app, Session& session);
+void add_sweep(CLI::App& app, Session& session);
+void add_check(CLI::App& app, Session& session);
+void add_resume(CLI::App& app, Session& session);
+void add_list(CLI::App& app, Session& session);
+void add_describe(CLI::App& app, Session& session);
+void add_ls(CLI::App& app, Session& session);
+void add_show(CLI::App& app, Session& session);
+void add_compare(CLI::App& app, Session& session);
+void add_doctor(CLI::App& app, Session& session);
+
+std::vector<std::pair<std::string, std::string>> all_versions();  // of the build and of what is linked at run time
+
+}  // namespace palimpsest::cli

@@ -1,0 +1,134 @@
+// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run: from the registries and schemas alone.
+#include "cli/app.h"
+#include "cli/example.h"
+#include "cli/output.h"
+#include "core/text.h"
+#include "mixers/mixer.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <memory>
+
+namespace palimpsest::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const std::vector<std::string> kinds = {"mixer", "task", "model", "train", "data", "eval", "run"};
+
+std::string options_table(const AnySchema& schema) {
+    Table table({"option", "type", "default", "allowed", "meaning"});
+    for (const Option& option : schema.options()) table.add({option.name, option.type, option.default_text, option.allowed, option.meaning});
+    return table.str();
+}
+
+Json options_json(const AnySchema& schema) {
+    Json list = Json::array();
+    for (const Option& option : schema.options())
+        list.push_back({{"name", option.name}, {"type", option.type}, {"default", option.default_text}, {"allowed", option.allowed},
+                        {"meaning", option.meaning}, {"identity", option.identity}});
+    return list;
+}
+
+void print_ordered(const Json& json) { print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
+
+std::string indented(const std::string& text) {
+    std::string out = "  ";
+    for (const char c : text) out += c == '\n' ? "\n  " : std::string(1, c);
+    return out;
+}
+
+void describe_mixer(const std::string& name, bool json) {
+    const MixerKind& kind = get_mixer(name);
+    const MixerFacts& facts = kind.facts();
+    const char* state = facts.growing_state ? "grows with the sequence" : "of fixed size";
+    const char* order = facts.needs_positions ? "needs positions (model.positions, or a convolution before it)" : "knows the order by itself";
+    if (json) {
+        print_ordered({{"kind", "mixer"}, {"name", facts.name}, {"summary", facts.summary}, {"paper", facts.paper}, {"recurrence", facts.recurrence},
+                       {"growing_state", facts.growing_state}, {"needs_positions", facts.needs_positions}, {"options", options_json(kind.schema())}});
+        return;
+    }
+    print(fmt::format("{}: {}\n\nrecurrence\n{}\n\nstate   {}\norder   {}\npaper   {}\n\noptions, under mixers.{} in a config\n{}", facts.name,
+                      facts.summary, indented(facts.recurrence), state, order, facts.paper, facts.name, options_table(kind.schema())));
+}
+
+// "length=32" … as a map, each value with its place.
+Value options_map(const std::vector<std::string>& arguments, Diagnostics& errors) {
+    auto text = std::make_shared<SourceText>();
+    text->name = "<command line>";
+    text->text = join(arguments, "\n");
+    Value map = Value::map({text, 1, 1});
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+        const int number = static_cast<int>(i) + 1;
+        const std::size_t equals = arguments[i].find('=');
+        if (equals == std::string::npos) {
+            errors.error({text, number, 1}, fmt::format("'{}' sets nothing; write option=value, such as length=32", arguments[i]));
+            continue;
+        }
+        const int column = static_cast<int>(display_width(arguments[i].substr(0, equals))) + 2;
+        map.set(arguments[i].substr(0, equals), parse_argument(text, number, column, arguments[i].substr(equals + 1), errors));
+        map.entries.back().source = {text, number, 1};
+    }
+    return map;
+}
+
+void describe_task(const std::string& name, const std::vector<std::string>& arguments, bool json) {
+    const Task& task = get_task(name);
+    const TaskFacts& facts = task.facts();
+    Diagnostics errors;
+    const Value map = options_map(arguments, errors);
+    const std::shared_ptr<void> options = task.schema().make_default();
+    task.schema().read(options.get(), map, "task", errors);
+    errors.throw_if_any();
+    const WorkedExample example = work_example(*task.compile(options.get()), 1);
+    const Shape& shape = example.shape;
+    if (json) {
+        const Json worked = {{"options", to_json(task.schema().write(options.get()))}, {"events", example.events}, {"tokens", example.tokens},
+                             {"positions", example.positions}, {"targets", example.targets}};
+        print_ordered({{"kind", "task"}, {"name", facts.name}, {"summary", facts.summary}, {"paper", facts.paper}, {"ceiling", facts.ceiling},
+                       {"options", options_json(task.schema())}, {"example", worked}});
+        return;
+    }
+    print(fmt::format("{}: {}\n\nceiling {}\npaper   {}\n\noptions, under task in a config (or in one of its segments)\n{}\n", facts.name, facts.summary,
+                      facts.ceiling, facts.paper, options_table(task.schema())));
+    print(fmt::format("one example: {} positions, {}, {} (k key, v value, . filler; the answer is predicted where it stands, never laid out)\n\n{}\n",
+                      shape.length, plural(shape.writes, "write"), plural(shape.queries, "question"), token_rows(example, 100)));
+    print("its events\n");
+    for (const std::string& event : example.events) print("  " + event + "\n");
+}
+
+void describe_section(const std::string& name, bool json) {
+    const Option* section = run_schema().find(name);
+    PALIMPSEST_ASSERT(section != nullptr && section->nested != nullptr, "no section '{}'", name);
+    if (json) print_ordered({{"kind", "section"}, {"name", name}, {"meaning", section->meaning}, {"options", options_json(*section->nested)}});
+    else print(fmt::format("{}: {}\n\n{}", name, section->meaning, options_table(*section->nested)));
+}
+
+ExitCode describe(const std::string& kind, const std::vector<std::string>& words, bool json) {
+    const bool named = kind == "mixer" || kind == "task";
+    if (named && words.empty()) {
+        const std::vector<std::string> known = kind == "mixer" ? mixer_names() : task_names();
+        fail(ExitCode::usage, "which {}? {}", kind, join(known, ", "));
+    }
+    if (kind != "task" && words.size() > (named ? 1u : 0u)) fail(ExitCode::usage, "'{}' is too much; only a task takes options here", words.back());
+    if (kind == "mixer") describe_mixer(words.front(), json);
+    else if (kind == "task") describe_task(words.front(), {words.begin() + 1, words.end()}, json);
+    else describe_section(kind, json);
+    return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_describe(CLI::App& app, Session& session) {
+    auto kind = std::make_shared<std::string>();
+    auto words = std::make_shared<std::vector<std::string>>();
+    auto json = std::make_shared<bool>(false);
+    CLI::App* verb = app.add_subcommand("describe", "a mixer's recurrence and options, a task with a worked example, a section's options");
+    verb->add_option("WHAT", *kind, "mixer, task, or a section: model, train, data, eval, run")->required()->check(CLI::IsMember(kinds));
+    verb->add_option("NAME", *words, "name of the mixer or task; then options of the task, such as length=32");
+    verb->add_flag("--json", *json, "as JSON");
+    verb->callback([=, &session] { session.action = [=] { return describe(*kind, *words, *json); }; });
+}
+
+}  // namespace palimpsest::cli

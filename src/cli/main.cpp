@@ -1,0 +1,4 @@
+// palimpsest: trains small models on recall and fact-update tasks, records, compares. One file per verb beside this one.
+#include "cli/app.h"
+
+int main(int argc, char** argv) { return palimpsest::cli::run_program(argc, argv); }

@@ -1,0 +1,157 @@
+#include "cli/output.h"
+
+#include "config/schema_fields.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "sweep/execute.h"
+#include "sweep/plan.h"
+#include "sweep/record.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+namespace palimpsest::cli {
+
+namespace fs = std::filesystem;
+
+void print(std::string_view text) {
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+    if (!written) fail(ExitCode::run_failed, "cannot write to stdout: {}", std::strerror(errno));
+}
+
+void print_json(const nlohmann::json& json) { print(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"); }
+
+nlohmann::json to_json(const Attributes& attributes) {
+    nlohmann::json out = nlohmann::json::object();
+    for (const auto& [name, value] : attributes) std::visit([&, &key = name](const auto& v) { out[key] = v; }, value);
+    return out;
+}
+
+nlohmann::json to_json(const Value& value) {
+    switch (value.kind) {
+        case Value::Kind::null: return nullptr;
+        case Value::Kind::list: {
+            nlohmann::json list = nlohmann::json::array();
+            for (const Value& item : value.items) list.push_back(to_json(item));
+            return list;
+        }
+        case Value::Kind::map: {
+            nlohmann::json map = nlohmann::json::object();
+            for (const Value::Entry& entry : value.entries) map[entry.key] = to_json(entry.value);
+            return map;
+        }
+        case Value::Kind::scalar: break;
+    }
+    const Attribute native = flat_config(value).front().second;
+    if (!value.quoted && (value.text == "true" || value.text == "false")) return value.text == "true";
+    return std::visit([](const auto& v) { return nlohmann::json(v); }, native);
+}
+
+std::string age_text(double seconds) {
+    if (!std::isfinite(seconds) || seconds < 0) return "-";
+    if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+    if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+    return seconds < 172'800 ? fmt::format("{:.0f} h", seconds / 3600) : fmt::format("{:.0f} d", seconds / 86'400);
+}
+
+std::string value_text(double value) {
+    if (!std::isfinite(value)) return "-";
+    return std::abs(value) < 1000 && value != std::round(value) ? fmt::format("{:.3f}", value) : fmt::format("{:.0f}", value);
+}
+
+std::vector<std::string> config_folders() {
+    std::vector<std::string> folders = {"configs"};
+    std::error_code error;
+    for (fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path(); !error && folder.has_relative_path(); folder = folder.parent_path()) {
+        const fs::path configs = folder / "configs";
+        if (!fs::is_directory(configs / "tasks", error)) continue;
+        if (!fs::equivalent(configs, "configs", error)) folders.push_back(configs.string());
+        break;
+    }
+    return folders;
+}
+
+Experiment load_config(const std::string& path, const std::vector<std::string>& overrides) {
+    return load_experiment(path, overrides, registry_catalog(), config_folders());
+}
+
+std::vector<std::string> run_folders(const std::string& root) {
+    std::vector<std::string> folders = find_run_folders(root);
+    std::erase_if(folders, [&](const std::string& folder) { return folder != root && fs::is_symlink(folder); });
+    return folders;
+}
+
+std::string find_run(const std::string& word, const std::string& results) {
+    if (file_exists(word + "/config.yaml") || file_exists(word + "/run.h5")) return fs::path(word + "/").lexically_normal().parent_path().string();
+    if (!folder_exists(results)) fail(ExitCode::usage, "'{}' is no folder of a run, and there are no results in '{}'", word, results);
+    std::vector<std::string> found, names;
+    for (const std::string& folder : run_folders(results)) {
+        const std::string name = fs::path(folder).filename().string(), id = name.substr(0, name.find('-'));
+        names.push_back(name);
+        // Folders carry the first eight digits of the id.
+        if (name.starts_with(word) || (word.size() > id.size() && word.starts_with(id))) found.push_back(folder);
+    }
+    if (found.size() == 1) return found.front();
+    if (found.empty()) fail(ExitCode::usage, "no run '{}' in '{}'{}\n`palimpsest ls {}` lists them", word, results, did_you_mean(word, names), results);
+    fail(ExitCode::usage, "'{}' may be any of {} runs: {}", word, found.size(), join(found, ", "));
+}
+
+namespace {
+
+// Keys that do not make another run tell nothing about it.
+bool worth_showing(const std::string& key) {
+    static const std::set<std::string> hidden = {"name", "seed", "run.device", "run.threads", "run.log_every", "run.flush_seconds", "run.checkpoint_every"};
+    return hidden.count(key) == 0;
+}
+
+std::vector<std::string> differing_keys(const std::vector<CollectedRun>& runs) {
+    std::vector<std::string> order;
+    std::map<std::string, std::set<Attribute>> values;
+    std::map<std::string, std::size_t> holders;
+    std::size_t present = 0;
+    for (const CollectedRun& run : runs) {
+        present += run.present ? 1 : 0;
+        for (const auto& [key, value] : run.record.config) {
+            if (values[key].empty()) order.push_back(key);
+            values[key].insert(value);
+            ++holders[key];
+        }
+    }
+    std::erase_if(order, [&](const std::string& key) { return !worth_showing(key) || (values[key].size() == 1 && holders[key] == present); });
+    return order;
+}
+
+}  // namespace
+
+SweepRuns find_sweep(const std::string& name, const std::string& results) {
+    SweepRuns sweep;
+    sweep.folder = folder_exists(name) ? name : results + "/" + name;
+    if (!folder_exists(sweep.folder)) {
+        const std::vector<std::string> known = folder_exists(results) ? list_folders(results) : std::vector<std::string>{};
+        fail(ExitCode::usage, "no folder '{}', and no sweep of that name in '{}'{}", name, results, did_you_mean(name, known));
+    }
+    while (sweep.folder.size() > 1 && sweep.folder.back() == '/') sweep.folder.pop_back();
+    if (has_manifest(sweep.folder)) {
+        const Manifest manifest = read_manifest(sweep.folder);
+        sweep.runs = collect(manifest.runs);
+        sweep.varied = manifest.varied;
+        return sweep;
+    }
+    std::vector<SweepRun> runs;
+    for (const std::string& folder : run_folders(sweep.folder)) runs.push_back({"", folder, {}});
+    if (runs.empty()) fail(ExitCode::usage, "no runs in '{}'", sweep.folder);
+    sweep.runs = collect(runs);
+    for (CollectedRun& run : sweep.runs) run.run.run_id = run.record.run_id;
+    sweep.varied = differing_keys(sweep.runs);
+    return sweep;
+}
+
+}  // namespace palimpsest::cli

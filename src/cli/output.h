@@ -1,0 +1,40 @@
+// What verbs print and how they find things.
+#pragma once
+
+#include "config/spec.h"
+#include "store/sweep_file.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace palimpsest::cli {
+
+void print(std::string_view text);                 // to stdout; Error(run_failed) when it cannot be written
+void print_json(const nlohmann::json& json);
+
+nlohmann::json to_json(const Attributes& attributes);
+nlohmann::json to_json(const Value& value);
+
+std::string age_text(double seconds);              // "12 s", "3 min", "5 h", "2 d"
+std::string value_text(double value);              // "0.998", "12345", "-" when not finite
+
+// Bases are looked for in the configs/ beside us and in the one of the tree that this program was built in.
+std::vector<std::string> config_folders();
+Experiment load_config(const std::string& path, const std::vector<std::string>& overrides);
+
+// Folders of runs below `root`, each once (links are not followed).
+std::vector<std::string> run_folders(const std::string& root);
+// A run by its folder, or by the beginning of its id or of its folder's name, among those below `results`.
+std::string find_run(const std::string& word, const std::string& results);
+// The runs of a sweep's folder: those of its manifest, or all below it. `name` may be a folder, or a name below `results`.
+struct SweepRuns {
+    std::string folder;
+    std::vector<CollectedRun> runs;
+    std::vector<std::string> varied;               // without a manifest: the config keys that differ
+};
+SweepRuns find_sweep(const std::string& name, const std::string& results);
+
+}  // namespace palimpsest::cli

@@ -1,0 +1,48 @@
+// palimpsest resume RUN: goes on with a run exactly as its folder has it, whatever became of the config that it came from.
+#include "cli/config_arguments.h"
+#include "cli/output.h"
+#include "core/file.h"
+#include "store/run_file.h"
+#include "sweep/plan.h"
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <memory>
+
+namespace palimpsest::cli {
+namespace {
+
+struct Arguments {
+    std::string run, results = "results", progress = "auto";
+};
+
+ExitCode resume(const Arguments& arguments, const Session& session) {
+    const std::string folder = find_run(arguments.run, arguments.results), path = folder + "/config.yaml";
+    const Experiment experiment = parse_experiment(path, read_file(path), {}, registry_catalog(), {});
+    const PlannedRun& planned = experiment.runs.front();
+    if (const std::string name = std::filesystem::path(folder).filename().string(); !name.starts_with(short_id(planned.spec.id)))
+        fail(ExitCode::usage, "'{}' describes the run {}, but its folder is '{}': was it edited? Start it anew with `palimpsest run`", path,
+             planned.spec.id, name);
+    std::string sweep;
+    if (file_exists(folder + "/run.h5")) sweep = read_run(folder + "/run.h5").sweep_id;
+    static StopRequest request;
+    handle_signals(request);
+    ExecuteOptions options;
+    options.command = session.command;
+    options.progress = progress_mode(arguments.progress);
+    return tell_outcome(execute_run(planned, experiment, folder, sweep, human_name(planned), options, request), request);
+}
+
+}  // namespace
+
+void add_resume(CLI::App& app, Session& session) {
+    auto arguments = std::make_shared<Arguments>();
+    CLI::App* verb = app.add_subcommand("resume", "go on with a run from its last checkpoint");
+    verb->add_option("RUN", arguments->run, "folder of a run, or the beginning of its id")->required();
+    verb->add_option("--results", arguments->results, "where to look for the id")->capture_default_str();
+    add_progress(*verb, arguments->progress);
+    verb->callback([arguments, &session] { session.action = [arguments, &session] { return resume(*arguments, session); }; });
+}
+
+}  // namespace palimpsest::cli

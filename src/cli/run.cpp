@@ -1,0 +1,39 @@
+// palimpsest run CONFIG: one run.
+#include "cli/config_arguments.h"
+#include "cli/output.h"
+#include "sweep/plan.h"
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+namespace palimpsest::cli {
+namespace {
+
+ExitCode run(const ConfigArguments& arguments, const Session& session) {
+    const Experiment experiment = load_config(arguments.path, arguments.overrides);
+    if (experiment.is_sweep)
+        fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: palimpsest sweep {}", arguments.path, experiment.runs.size(), arguments.path);
+    if (only_tells(arguments, experiment)) return ExitCode::ok;
+    static StopRequest request;  // signal handlers write it to the very end
+    handle_signals(request);
+    ExecuteOptions options;
+    options.results = arguments.results;
+    options.command = session.command;
+    options.progress = progress_mode(arguments.progress);
+    const PlannedRun& planned = experiment.runs.front();
+    const std::string folder = run_folder(options.results, experiment.name, planned);
+    return tell_outcome(execute_run(planned, experiment, folder, "", human_name(planned), options, request), request);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Session& session) {
+    auto arguments = std::make_shared<ConfigArguments>();
+    CLI::App* verb = app.add_subcommand("run", "train one run (resumes it when it was cut off)");
+    add_config(*verb, *arguments);
+    add_execution(*verb, *arguments);
+    verb->callback([arguments, &session] { session.action = [arguments, &session] { return run(*arguments, session); }; });
+}
+
+}  // namespace palimpsest::cli

@@ -1,0 +1,161 @@
+// palimpsest show RUN: one run in full; the end of its log when it did not finish.
+#include "cli/app.h"
+#include "cli/output.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+
+namespace palimpsest::cli {
+namespace {
+
+constexpr std::size_t log_lines = 20;
+
+std::vector<std::string> last_lines(const std::string& path) {
+    if (!file_exists(path)) return {};
+    const std::string text = read_file(path);
+    std::vector<std::string> lines;
+    std::size_t begin = 0;
+    while (begin < text.size()) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        lines.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    if (lines.size() > log_lines) lines.erase(lines.begin(), lines.end() - log_lines);
+    return lines;
+}
+
+// Counts of one kind of slices: [class], of the model and of each policy.
+struct Counts {
+    std::vector<std::int64_t> model;
+    std::vector<std::vector<std::int64_t>> policies;
+};
+
+double share(const std::vector<std::int64_t>& counts, std::size_t answer_class) {
+    std::int64_t all = 0;
+    for (const std::int64_t count : counts) all += count;
+    return all > 0 ? static_cast<double>(counts[answer_class]) / static_cast<double>(all) : 0;
+}
+
+// "test length=64 pairs=4 overwrites=2 distance=5..8" -> "length=64 pairs=4"
+std::string segment_label(const std::string& slice) {
+    const std::size_t begin = slice.find(' ') + 1, end = slice.rfind(" overwrites=");
+    return end == std::string::npos || end < begin ? slice : slice.substr(begin, end - begin);
+}
+
+class Accuracies {
+public:
+    explicit Accuracies(const RunRecord& record) : record_(record), classes_(record.answer_classes.size()), slices_(record.slices.size()) {}
+
+    bool empty() const { return record_.eval_step.empty() || slices_ == 0; }
+
+    // Test questions of the last evaluation, by what `name_of` makes of their slice.
+    std::string table(const std::string& title, const std::function<std::pair<std::int64_t, std::string>(const Slice&)>& name_of) const {
+        std::map<std::pair<std::int64_t, std::string>, Counts> groups;
+        for (std::size_t s = 0; s < slices_; ++s) {
+            if (record_.slices[s].split != 1) continue;
+            Counts& counts = groups[name_of(record_.slices[s])];
+            counts.model.resize(classes_);
+            counts.policies.resize(policies(), std::vector<std::int64_t>(classes_));
+            for (std::size_t c = 0; c < classes_; ++c) {
+                counts.model[c] += record_.answers[((record_.eval_step.size() - 1) * slices_ + s) * classes_ + c];
+                for (std::size_t p = 0; p < policies(); ++p) counts.policies[p][c] += record_.policy_answers[(p * slices_ + s) * classes_ + c];
+            }
+        }
+        Table table({title, "answers", "accuracy", "stale", "best policy"});
+        for (const auto& [key, counts] : groups) {
+            double best = -1;
+            for (const auto& policy : counts.policies) best = std::max(best, share(policy, 0));
+            std::int64_t answers = 0;
+            for (const std::int64_t count : counts.model) answers += count;
+            table.add({key.second, std::to_string(answers), fmt::format("{:.3f}", share(counts.model, 0)), fmt::format("{:.3f}", share(counts.model, 1)),
+                       best < 0 ? "-" : fmt::format("{:.3f}", best)});
+        }
+        return table.str();
+    }
+
+private:
+    std::size_t policies() const { return record_.policy_answers.empty() ? 0 : record_.policy_names.size(); }
+
+    const RunRecord& record_;
+    std::size_t classes_, slices_;
+};
+
+nlohmann::json slices_json(const RunRecord& record) {
+    nlohmann::json out = nlohmann::json::array();
+    if (record.eval_step.empty()) return out;
+    const std::size_t classes = record.answer_classes.size(), first = (record.eval_step.size() - 1) * record.slices.size() * classes;
+    for (std::size_t s = 0; s < record.slices.size(); ++s) {
+        const Slice& slice = record.slices[s];
+        nlohmann::json answers;
+        for (std::size_t c = 0; c < classes; ++c) answers[record.answer_classes[c]] = record.answers[first + s * classes + c];
+        out.push_back({{"split", slice.split == 0 ? "valid" : "test"}, {"segment", slice.segment}, {"overwrites", slice.overwrites},
+                       {"distance_from", slice.distance_from}, {"distance_to", slice.distance_to}, {"label", slice.label}, {"answers", answers}});
+    }
+    return out;
+}
+
+ExitCode show(const std::string& word, const std::string& results, bool json) {
+    const RunFolder folder(find_run(word, results));
+    const RunState state = folder.state();
+    const std::optional<RunFailure> failure = folder.failure();
+    const bool ended_well = state == RunState::finished;
+    const std::vector<std::string> log = ended_well ? std::vector<std::string>{} : last_lines(folder.file("run.log"));
+    RunRecord record;
+    if (file_exists(folder.file("run.h5"))) record = read_run(folder.file("run.h5"));
+    if (json) {
+        print_json({{"id", record.run_id}, {"folder", folder.path()}, {"state", to_string(state)}, {"message", failure ? failure->message : ""},
+                    {"sweep_id", record.sweep_id}, {"config", to_json(record.config)}, {"provenance", to_json(record.provenance)},
+                    {"summary", record.summary}, {"summary_attributes", to_json(record.summary_attributes)}, {"slices", slices_json(record)}, {"log", log}});
+        return ExitCode::ok;
+    }
+    const auto config = [&](const std::string& key) {
+        for (const auto& [name, value] : record.config)
+            if (name == key) return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+        return std::string("?");
+    };
+    std::string text = fmt::format("run       {}\nstate     {}{}\nfolder    {}\n", record.run_id.empty() ? "?" : record.run_id, to_string(state),
+                                   state == RunState::running ? ": " + folder.holder() : "", folder.path());
+    if (failure) text += fmt::format("why       {}{}\n", failure->message, failure->step >= 0 ? fmt::format(" (step {})", failure->step) : "");
+    if (!record.config.empty()) {
+        const std::string layers = config("model.layers");
+        text += fmt::format("task      {}\nmixers    {}\nseed      {}\n", config("task.name"), layers == "[]" ? config("model.mixer") : layers, config("seed"));
+    }
+    if (!record.step.empty()) text += fmt::format("last row  step {}\n", record.step.back());
+    print(text);
+    if (!record.summary.empty()) {
+        Table table({"summary", "value"});
+        for (const auto& [name, value] : record.summary) table.add({name, value_text(value)});
+        print("\n" + table.str());
+    }
+    if (const Accuracies accuracies(record); !accuracies.empty()) {
+        print(fmt::format("\ntest questions at step {}\n\n", record.eval_step.back()));
+        print(accuracies.table("segment", [](const Slice& s) { return std::pair(s.segment, segment_label(s.label)); }) + "\n");
+        print(accuracies.table("overwrites", [](const Slice& s) { return std::pair(s.overwrites, std::to_string(s.overwrites)); }) + "\n");
+        print(accuracies.table("distance", [](const Slice& s) { return std::pair(s.distance_to, fmt::format("{}..{}", s.distance_from, s.distance_to)); }));
+    }
+    if (!log.empty()) print(fmt::format("\nend of {}\n{}\n", folder.file("run.log"), join(log, "\n")));
+    return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, Session& session) {
+    auto run = std::make_shared<std::string>();
+    auto results = std::make_shared<std::string>("results");
+    auto json = std::make_shared<bool>(false);
+    CLI::App* verb = app.add_subcommand("show", "one run: summary, accuracy by segment, overwrites and distance, and the log's end");
+    verb->add_option("RUN", *run, "folder of a run, or the beginning of its id")->required();
+    verb->add_option("--results", *results, "where to look for the id")->capture_default_str();
+    verb->add_flag("--json", *json, "as JSON");
+    verb->callback([=, &session] { session.action = [=] { return show(*run, *results, *json); }; });
+}
+
+}  // namespace palimpsest::cli

@@ -1,0 +1,41 @@
+// A thread beside the training thread: it keeps the lock's heartbeat going, and when a second signal will not wait for the step to
+// end, it closes the run and leaves the process.
+#pragma once
+
+#include "store/run_folder.h"
+#include "sweep/stop.h"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace palimpsest {
+
+class Attendant {
+public:
+    // `folder` is locked. While the attendant lives nobody else uses it. `close`: called before the process is left.
+    Attendant(RunFolder& folder, const StopRequest& request, std::function<void()> close);
+    ~Attendant();
+    Attendant(const Attendant&) = delete;
+    Attendant& operator=(const Attendant&) = delete;
+
+    // Why the run must not go on ("the lock was taken over by …"); "" while all is well.
+    std::string problem() const;
+
+private:
+    void work();
+    [[noreturn]] void leave();
+
+    RunFolder& folder_;
+    const StopRequest& request_;
+    std::function<void()> close_;
+    mutable std::mutex mutex_;
+    std::condition_variable wake_;
+    bool done_ = false;
+    std::string problem_;
+    std::thread thread_;
+};
+
+}  // namespace palimpsest

@@ -1,0 +1,24 @@
+// The machine and the program, in words: written into every run, printed by `doctor` and `--version`.
+#pragma once
+
+#include "store/run_file.h"
+
+#include <string>
+#include <vector>
+
+namespace palimpsest {
+
+std::string host_name();
+std::string cpu_model();                    // "AMD EPYC 7763 64-Core Processor"; "unknown"
+std::vector<std::string> gpu_models();      // of the driver's own list; empty without a driver
+std::string gpu_driver();                   // "" without one
+std::string libtorch_version();
+std::string libtorch_cuda();                // "CUDA found", or why not
+
+// The code's changes since its commit, when this program still lies in the work tree that it was built from; else "".
+std::string code_changes();
+
+// Of this process, now: commit, command, versions, hardware, scheduler.
+Attributes process_provenance(const std::vector<std::string>& command);
+
+}  // namespace palimpsest

@@ -1,0 +1,174 @@
+#include "sweep/record.h"
+
+#include "config/schema_fields.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "core/thread.h"
+#include "sweep/machine.h"
+#include "task/task.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace palimpsest {
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+Attribute native(const Value& value) {
+    if (value.kind != Value::Kind::scalar) return emit_flow(value);
+    if (value.quoted) return value.text;
+    Diagnostics ignored;
+    std::int64_t integer = 0;
+    fields::read(integer, value, "", {}, ignored);
+    if (ignored.empty()) return integer;
+    Diagnostics ignored_too;
+    double number = 0;
+    fields::read(number, value, "", {}, ignored_too);
+    if (ignored_too.empty()) return number;
+    return value.text;
+}
+
+void flatten(const Value& value, const std::string& path, Attributes& out) {
+    const auto below = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
+    const bool of_maps = value.kind == Value::Kind::list && !value.items.empty() && value.items.front().kind == Value::Kind::map;
+    if (value.kind == Value::Kind::map) {
+        for (const Value::Entry& entry : value.entries) flatten(entry.value, below(entry.key), out);
+    } else if (of_maps) {
+        for (std::size_t i = 0; i < value.items.size(); ++i) flatten(value.items[i], below(std::to_string(i)), out);
+    } else {
+        out.emplace_back(path, native(value));
+    }
+}
+
+// Share of answers of one class among the test questions: over all answers, or over each segment's and then over the segments.
+double test_share(const std::vector<Slice>& slices, const std::int64_t* answers, Answer answer, AccuracyMean mean) {
+    std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> by_segment;
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+        if (slices[s].split != 1) continue;
+        auto& [counted, all] = by_segment[mean == AccuracyMean::examples ? slices[s].segment : 0];
+        counted += answers[s * answer_classes + static_cast<std::size_t>(answer)];
+        for (std::size_t c = 0; c < answer_classes; ++c) all += answers[s * answer_classes + c];
+    }
+    double sum = 0;
+    for (const auto& [segment, counts] : by_segment) sum += static_cast<double>(counts.first) / static_cast<double>(counts.second);
+    return by_segment.empty() ? not_a_number : sum / static_cast<double>(by_segment.size());
+}
+
+}  // namespace
+
+Attributes flat_config(const Value& resolved) {
+    Attributes out;
+    flatten(resolved, "", out);
+    return out;
+}
+
+RunHeader run_header(const PlannedRun& run, const Experiment& experiment, const std::string& sweep, const Trainer& trainer,
+                     const std::vector<std::string>& command) {
+    const RunSpec& spec = run.spec;
+    RunHeader header;
+    header.run_id = spec.id;
+    header.sweep_id = sweep;
+    header.title = spec.name;
+    header.resolved_yaml = emit_yaml(spec.resolved);
+    header.source_yaml = experiment.source_yaml;
+    header.overrides = experiment.overrides;
+    header.config = flat_config(spec.resolved);
+    header.provenance = process_provenance(command);
+    header.provenance.emplace_back("device", std::string(spec.run.device == Device::cpu ? "cpu" : "cuda"));
+    header.provenance.emplace_back("threads", spec.run.threads > 0 ? spec.run.threads : std::int64_t{usable_threads()});
+    header.provenance.emplace_back("seed", spec.seed);
+    header.provenance.emplace_back("data_seed", spec.data.seed);
+    header.provenance.emplace_back("deterministic", std::int64_t{spec.run.device == Device::cpu ? 1 : 0});
+    header.git_diff = code_changes();
+    const std::pair<const char*, const char*> words[] = {{"1", "training loss, mean over the steps since the row before"},
+                                                         {"1", "training accuracy, mean over the steps since the row before"},
+                                                         {"1", "norm of the gradient before clipping, mean since the row before"},
+                                                         {"1", "learning rate"},
+                                                         {"1", "updates skipped since the start of the run"}};
+    static_assert(std::size(words) == std::size(train_metric_names));
+    for (std::size_t i = 0; i < std::size(words); ++i) header.train_metrics.push_back({train_metric_names[i], words[i].first, words[i].second});
+    header.slices = trainer.slices();
+    for (int c = 0; c < answer_classes; ++c) header.answer_classes.push_back(to_string(static_cast<Answer>(c)));
+    for (int p = 0; spec.eval.policies && p < policies; ++p) header.policies.push_back(to_string(static_cast<Policy>(p)));
+    return header;
+}
+
+double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers, AccuracyMean mean) {
+    const std::size_t row = slices.size() * answer_classes;
+    double best = not_a_number;
+    for (std::size_t first = 0; row > 0 && first + row <= policy_answers.size(); first += row) {
+        const double share = test_share(slices, policy_answers.data() + first, Answer::correct, mean);
+        if (!(best >= share)) best = share;
+    }
+    return best;
+}
+
+std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,
+                                                                         const std::vector<std::int64_t>& policy_answers, double final_loss,
+                                                                         AccuracyMean mean) {
+    const double stale = result.last.answers.empty() ? not_a_number : test_share(slices, result.last.answers.data(), Answer::stale, mean);
+    return {{"test_accuracy", result.last.test_accuracy, "1"},
+            {"valid_accuracy", result.last.valid_accuracy, "1"},
+            {"test_stale_rate", stale, "1"},
+            {"best_step", static_cast<double>(result.best.step), "1"},
+            {"best_valid_accuracy", result.best.valid_accuracy, "1"},
+            {"best_test_accuracy", result.best.test_accuracy, "1"},
+            {"best_policy_accuracy", best_policy_accuracy(slices, policy_answers, mean), "1"},
+            {"final_loss", final_loss, "1"},
+            {"steps", static_cast<double>(result.step), "1"},
+            {"parameters", static_cast<double>(result.parameters), "1"},
+            {"state_bytes", static_cast<double>(result.state_bytes), "byte"},
+            {"state_length", static_cast<double>(result.state_length), "1"},
+            {"seconds", result.seconds, "s"},
+            {"tokens_per_second", result.tokens_per_second, "s-1"}};
+}
+
+void RunRecorder::open(RunWriter writer, ProgressReporter& reporter, double final_loss) {
+    const std::lock_guard lock(mutex_);
+    writer_.emplace(std::move(writer));
+    reporter_ = &reporter;
+    final_loss_ = final_loss;
+    began_ = std::chrono::steady_clock::now();
+}
+
+void RunRecorder::train_row(std::int64_t step, std::span<const float> metrics) {
+    if (const std::string problem = must_stop_(); !problem.empty()) throw LostLock(problem);
+    const std::lock_guard lock(mutex_);
+    writer_->train_row(step, metrics);
+    final_loss_ = static_cast<double>(metrics[0]);
+    last_step_ = step;
+}
+
+void RunRecorder::eval(const EvalResult& result) {
+    const std::lock_guard lock(mutex_);
+    writer_->eval_row(result.step, result.answers, result.loss_sum);
+    log_info("step {}: valid accuracy {:.4f}, test accuracy {:.4f}", result.step, result.valid_accuracy, result.test_accuracy);
+}
+
+void RunRecorder::progress(const Progress& progress) {
+    {
+        const std::lock_guard lock(mutex_);
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+        writer_->system_row(progress.step, seconds, progress.tokens_per_second, -1);
+    }
+    reporter_->report(progress);
+}
+
+void RunRecorder::checkpoint_begins(std::int64_t) {
+    const std::lock_guard lock(mutex_);
+    writer_->flush();
+}
+
+void RunRecorder::checkpoint_written(const std::string& path, std::int64_t step) { log_debug("step {}: checkpoint '{}'", step, path); }
+
+void RunRecorder::warning(const std::string& message) { log_warning("{}", message); }
+
+void RunRecorder::close_for_good(const std::string& reason) {
+    // A writer that hangs on a dead disk must not keep the process: what stands on disk is a whole file anyhow.
+    if (!mutex_.try_lock_for(std::chrono::seconds(5))) return;
+    if (writer_) writer_->end_start(last_step_, reason);
+}
+
+}  // namespace palimpsest

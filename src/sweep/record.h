@@ -1,0 +1,70 @@
+// One run's listener: rows into run.h5, progress to people, warnings into the log.
+#pragma once
+
+#include "config/spec.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "store/run_file.h"
+#include "sweep/progress.h"
+#include "train/trainer.h"
+
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace palimpsest {
+
+// One attribute per value of the resolved config, by dotted key, in its own type (true and false stay words: there is no boolean that
+// every reader knows).
+Attributes flat_config(const Value& resolved);
+
+RunHeader run_header(const PlannedRun& run, const Experiment& experiment, const std::string& sweep, const Trainer& trainer,
+                     const std::vector<std::string>& command);
+
+// Another process has taken the run over: nothing in its folder is ours any more.
+class LostLock : public Error {
+public:
+    explicit LostLock(const std::string& message) : Error(ExitCode::run_failed, message) {}
+};
+
+// name, value, unit; for a run that came to its end.
+std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,
+                                                                         const std::vector<std::int64_t>& policy_answers, double final_loss,
+                                                                         AccuracyMean mean);
+// The best accuracy that a shallow policy reaches on the test questions; NaN when none was scored.
+double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers, AccuracyMean mean);
+
+// Listens to the trainer from its construction on; rows have a place to go once the file is open.
+class RunRecorder final : public RunSink {
+public:
+    // `must_stop`: asked at every log point; a text that is not empty is thrown as LostLock.
+    explicit RunRecorder(std::function<std::string()> must_stop) : must_stop_(std::move(must_stop)) {}
+    void open(RunWriter writer, ProgressReporter& reporter, double final_loss);
+    RunWriter* writer() { return writer_ ? &*writer_ : nullptr; }  // nullptr before open
+
+    void train_row(std::int64_t step, std::span<const float> metrics) override;
+    void eval(const EvalResult& result) override;
+    void progress(const Progress& progress) override;
+    void checkpoint_begins(std::int64_t step) override;
+    void checkpoint_written(const std::string& path, std::int64_t step) override;
+    void warning(const std::string& message) override;
+
+    double final_loss() const { return final_loss_; }
+
+    // From another thread: closes the file and never lets go of it, so that the training thread writes nothing more.
+    void close_for_good(const std::string& reason);
+
+private:
+    std::function<std::string()> must_stop_;
+    std::timed_mutex mutex_;
+    std::optional<RunWriter> writer_;
+    ProgressReporter* reporter_ = nullptr;
+    std::chrono::steady_clock::time_point began_;
+    double final_loss_ = 0;
+    std::int64_t last_step_ = 0;
+};
+
+}  // namespace palimpsest

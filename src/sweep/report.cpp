@@ -1,0 +1,56 @@
+#include "sweep/report.h"
+
+#include "core/file.h"
+#include "core/text.h"
+#include "sweep/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace palimpsest {
+namespace {
+
+std::string last_line(std::string text) {
+    text.erase(text.find_last_not_of(" \n") + 1);
+    const std::size_t end = text.rfind('\n');
+    return end == std::string::npos ? text : text.substr(end + 1);
+}
+
+}  // namespace
+
+std::string mean_text(double mean, double deviation) {
+    if (!std::isfinite(mean)) return "-";
+    return std::isfinite(deviation) ? fmt::format("{:.3f} ± {:.3f}", mean, deviation) : fmt::format("{:.3f}", mean);
+}
+
+std::string result_table(const std::vector<CollectedRun>& runs, const std::vector<std::string>& varied) {
+    std::vector<std::string> by = varied;
+    std::erase(by, "seed");
+    const bool any = std::any_of(runs.begin(), runs.end(), [](const CollectedRun& run) { return !run.record.summary.empty(); });
+    if (!any) return "";
+    const CompareTable results = compare(runs, by, {"test_accuracy", "test_stale_rate", "best_policy_accuracy"});
+    std::vector<std::string> header = by;
+    for (const char* column : {"accuracy", "stale", "best policy", "runs"}) header.push_back(column);
+    Table table(header);
+    for (const CompareRow& row : results.rows) {
+        std::vector<std::string> cells = row.group;
+        for (std::size_t m = 0; m < row.mean.size(); ++m) cells.push_back(mean_text(row.mean[m], m + 1 < row.mean.size() ? row.deviation[m] : NAN));
+        cells.push_back(row.failed > 0 ? fmt::format("{} of {}", row.count, row.count + row.failed) : std::to_string(row.count));
+        table.add(std::move(cells));
+    }
+    return table.str();
+}
+
+std::string failure_table(const std::vector<RunOutcome>& outcomes) {
+    Table table({"run", "error", "log", "try again"});
+    for (const RunOutcome& outcome : outcomes) {
+        if (outcome.state != RunState::failed) continue;
+        const std::string log = outcome.folder + "/run.log";
+        const bool begun = file_exists(log);
+        table.add({short_id(outcome.run_id) + " " + outcome.human, last_line(outcome.message), begun ? log : "-",
+                   begun ? "palimpsest resume " + outcome.folder : "-"});
+    }
+    return table.empty() ? "" : table.str();
+}
+
+}  // namespace palimpsest
