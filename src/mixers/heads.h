@@ -1,0 +1,62 @@
+// What the recurrent mixers share: projections into heads with an optional short convolution, and the recurrence over a layer's state.
+// Lanes and batch are one axis of sequences to the recurrence: N = R * B.
+#pragma once
+
+#include "core/error.h"
+#include "mixers/mixer.h"
+
+#include <cmath>
+#include <string>
+
+namespace palimpsest {
+
+// The width of one head, of `share` times the model's width over all heads. `option` is named when it does not come out whole.
+inline std::int64_t head_width(const std::string& option, double share, std::int64_t width, std::int64_t heads) {
+    const auto total = static_cast<std::int64_t>(std::llround(share * static_cast<double>(width)));
+    if (total < heads || total % heads != 0) {
+        fail(ExitCode::usage, "{}: {} x model.width {} is {} features, which {} heads do not divide", option, share, width, total, heads);
+    }
+    return total / heads;
+}
+
+// W x, then a causal convolution of `taps` taps with SiLU (0: neither), split into heads: [R, B, T, d] -> [R * B, T, H, D].
+class HeadProjection {
+public:
+    HeadProjection() = default;
+    HeadProjection(const nn::Scope& scope, const std::string& name, std::int64_t width, std::int64_t heads, std::int64_t head, std::int64_t taps)
+        : name_(name), heads_(heads), head_(head), taps_(taps), linear_(scope, name, width, heads * head) {
+        if (taps_ > 0) conv_ = nn::ShortConv(scope, name + "_conv", heads * head, taps);
+    }
+
+    // `silu` false keeps the convolution and leaves the activation to the caller.
+    at::Tensor operator()(const at::Tensor& x, State* state, bool silu = true) const {
+        at::Tensor y = linear_(x);
+        if (taps_ > 0) {
+            y = conv_(y, state ? &(*state)["conv_" + name_] : nullptr);
+            if (silu) y = at::silu(y);
+        }
+        return y.reshape({x.size(0) * x.size(1), x.size(2), heads_, head_});
+    }
+
+private:
+    std::string name_;
+    std::int64_t heads_ = 0, head_ = 0, taps_ = 0;
+    nn::Linear linear_;
+    nn::ShortConv conv_;
+};
+
+// Runs the recurrence from the layer's state "memory" and leaves the state after the last token there.
+inline at::Tensor recur(ops::RecurrenceInput input, State* state, ops::Backend backend) {
+    if (state) input.initial_state = (*state)["memory"];
+    const ops::RecurrenceOutput out = ops::recurrence(input, backend);
+    if (state) (*state)["memory"] = out.final_state;
+    return out.o;
+}
+
+// Each key head serves `groups` value heads, neighbours (repeat-interleave, not tiling): [N, T, H, D] -> [N, T, H * groups, D].
+inline at::Tensor repeat_heads(const at::Tensor& x, std::int64_t groups) {
+    if (groups == 1) return x;
+    return x.unsqueeze(3).expand({x.size(0), x.size(1), x.size(2), groups, x.size(3)}).reshape({x.size(0), x.size(1), -1, x.size(3)});
+}
+
+}  // namespace palimpsest
