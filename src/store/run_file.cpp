@@ -34,8 +34,8 @@ void remove_leftovers(const std::string& folder) {
 
 hsize_t rows_of(hid_t group, const std::string& name) { return hdf5::shape(hdf5::open_dataset(group, name))[0]; }
 
-// A row of a small table, cell by cell: the values stand in `cells`, in any order of columns.
-void append_cell(hid_t group, const std::string& column, hsize_t row, const Attribute& value) {
+// One cell of a small table; the row is added where there is none yet.
+void write_cell(hid_t group, const std::string& column, hsize_t row, const Attribute& value) {
     const Handle dataset = hdf5::open_dataset(group, column);
     if (const auto* text = std::get_if<std::string>(&value)) hdf5::write_rows(dataset, row, std::span(text, 1));
     else hdf5::write_rows(dataset, row, std::span(&std::get<std::int64_t>(value), 1));
@@ -203,8 +203,8 @@ RunWriter RunWriter::reopen(const std::string& folder, std::int64_t step, double
         const std::vector<std::string> reasons = hdf5::read_texts(hdf5::open_dataset(starts, "reason"));
         for (std::size_t row = 0; row < reasons.size(); ++row) {
             if (!reasons[row].empty()) continue;
-            append_cell(starts, "to_step", row, seen.empty() ? std::int64_t{0} : seen.back());
-            append_cell(starts, "reason", row, std::string("lost"));
+            write_cell(starts, "to_step", row, seen.empty() ? std::int64_t{0} : seen.back());
+            write_cell(starts, "reason", row, std::string("lost"));
         }
     });
     impl->published = false;
@@ -256,7 +256,7 @@ void RunWriter::begin_start(const std::string& host, const std::string& device, 
         const std::pair<const char*, Attribute> cells[] = {{"host", host},        {"device", device},           {"started", utc_now()},
                                                            {"from_step", from_step}, {"to_step", std::int64_t{-1}}, {"ended", std::string()},
                                                            {"reason", std::string()}, {"start", static_cast<std::int64_t>(row)}};
-        for (const auto& [name, value] : cells) append_cell(starts, name, row, value);
+        for (const auto& [name, value] : cells) write_cell(starts, name, row, value);
     });
     w.published = false;
     w.flush();
@@ -268,9 +268,9 @@ void RunWriter::end_start(std::int64_t to_step, const std::string& reason) {
         const Handle starts = w.group("starts");
         const hsize_t rows = rows_of(starts, "start");
         PALIMPSEST_ASSERT(rows > 0, "end_start without begin_start in {}", w.path);
-        append_cell(starts, "to_step", rows - 1, to_step);
-        append_cell(starts, "ended", rows - 1, utc_now());
-        append_cell(starts, "reason", rows - 1, reason);
+        write_cell(starts, "to_step", rows - 1, to_step);
+        write_cell(starts, "ended", rows - 1, utc_now());
+        write_cell(starts, "reason", rows - 1, reason);
     });
     w.published = false;
     w.flush();
@@ -280,14 +280,14 @@ void RunWriter::artifact(const std::string& path, std::int64_t bytes, const std:
     Impl& w = *impl_;
     w.guarded([&] {
         const Handle artifacts = w.group("artifacts");
-        const hsize_t row = rows_of(artifacts, "artifact");
-        append_cell(artifacts, "path", row, path);
-        append_cell(artifacts, "bytes", row, bytes);
-        append_cell(artifacts, "sha256", row, sha256);
-        append_cell(artifacts, "artifact", row, static_cast<std::int64_t>(row));
+        const std::vector<std::string> known = hdf5::read_texts(hdf5::open_dataset(artifacts, "path"));
+        const auto row = static_cast<hsize_t>(std::find(known.begin(), known.end(), path) - known.begin());
+        write_cell(artifacts, "path", row, path);
+        write_cell(artifacts, "bytes", row, bytes);
+        write_cell(artifacts, "sha256", row, sha256);
+        write_cell(artifacts, "artifact", row, static_cast<std::int64_t>(row));
     });
     w.published = false;
-    w.flush();
 }
 
 void RunWriter::flush() { impl_->flush(); }

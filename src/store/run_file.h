@@ -66,7 +66,8 @@ public:
     // One row per (re)start; `reason` and `to_step` are filled by end_start, or by the next reopen as "lost" and the last row's step.
     void begin_start(const std::string& host, const std::string& device, std::int64_t from_step);
     void end_start(std::int64_t to_step, const std::string& reason);
-    // Call flush() before the checkpoint itself gets its name: a run resumed from it needs every row up to its step.
+    // A file beside run.h5; a path named before is named anew. Published with the next flush. A checkpoint needs a flush() before it gets
+    // its name: a run resumed from it needs every row up to its step.
     void artifact(const std::string& path, std::int64_t bytes, const std::string& sha256);
     void flush();
 

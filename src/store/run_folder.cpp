@@ -148,25 +148,50 @@ std::string RunFolder::holder() const {
     return lock ? lock->holder() : "";
 }
 
+// A dead lock may be found by several at once. Each lock has a token of its own, and who creates the claim on a dead token, exclusively,
+// may replace that lock: LOCK is never absent meanwhile, so nobody slips in. Claimants can die too: then their token is claimed in turn.
+// A claim is good only while LOCK still is the one that was found dead: it may have been replaced, and its claims removed, before ours.
+bool RunFolder::take_over(const std::string& dead, const std::string& mine, std::string& rival) {
+    const std::string path = file("LOCK");
+    std::vector<std::string> claims;
+    for (std::string token = dead;;) {
+        claims.push_back(fmt::format("{}.tmp-claim-{}", path, token));
+        if (create_file(claims.back(), mine)) break;
+        const std::optional<Lock> claimant = read_lock(claims.back());
+        if (!claimant) return false;
+        if (claimant->alive()) {
+            rival = claimant->holder();
+            return false;
+        }
+        token = claimant->token;
+    }
+    const std::optional<Lock> now = read_lock(path);
+    const bool still_dead = now && now->token == dead;
+    if (still_dead) write_file_atomic(path, mine);
+    else claims = {claims.back()};
+    for (const std::string& claim : claims) remove_file(claim);
+    return still_dead;
+}
+
 void RunFolder::lock() {
     const std::string path = file("LOCK");
     const Lock mine = new_lock();
-    // Each round either takes the lock, finds it held, or removes a dead one. Rounds repeat only while others come and go.
+    // Each round takes the lock, finds it held, or sees it change hands.
     for (int round = 0; round < 100; ++round) {
-        if (create_file(path, mine.text())) {
+        std::string rival;
+        bool taken = create_file(path, mine.text());
+        if (!taken) {
+            const std::optional<Lock> found = read_lock(path);
+            if (!found) continue;
+            if (found->alive()) rival = found->holder();
+            else taken = take_over(found->token, mine.text(), rival);
+        }
+        if (!rival.empty()) fail(ExitCode::usage, "already running ({}): '{}'", rival, path_);
+        if (taken) {
             token_ = mine.token;
             last_heartbeat_ = std::chrono::steady_clock::now();
             return;
         }
-        const std::optional<Lock> found = read_lock(path);
-        if (!found) continue;
-        if (found->alive()) fail(ExitCode::usage, "already running ({}): '{}'", found->holder(), path_);
-        // Somebody may take the dead lock over at this moment: move whatever stands there aside, and look whether it is the dead one.
-        const std::string aside = fmt::format("{}.tmp-stale-{}", path, mine.token);
-        if (::rename(path.c_str(), aside.c_str()) != 0) continue;
-        const std::optional<Lock> moved = read_lock(aside);
-        if (moved && moved->token != found->token) static_cast<void>(create_file(path, read_file(aside)));
-        remove_file(aside);
     }
     fail(ExitCode::run_failed, "cannot lock '{}': others keep taking it", path_);
 }

@@ -43,6 +43,8 @@ public:
     void clear_failed();
 
 private:
+    bool take_over(const std::string& dead, const std::string& mine, std::string& rival);
+
     std::string path_;
     std::string token_;                          // tells our LOCK from another's; empty when we hold none
     std::chrono::steady_clock::time_point last_heartbeat_{};

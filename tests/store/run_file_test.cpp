@@ -5,8 +5,9 @@
 #include "store/hdf5.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
+#include <functional>
 
 #include "catch.h"
 
@@ -149,6 +150,8 @@ TEST_CASE("resuming cuts the rows beyond the checkpoint and goes on") {
     CHECK(read_run(folder.file("run.h5")).eval_step.back() == 1100);
     writer.begin_start("host-b", "cpu", 1100);
     sample::add_rows(writer, 1101, 1300);
+    for (const std::int64_t bytes : {1, 2}) writer.artifact("checkpoints/a", bytes, "sum");
+    writer.artifact("checkpoints/b", 3, "sum");
     writer.end_start(1300, "finished");
     writer.finish("finished", sample::summary(), {});
 
@@ -159,6 +162,8 @@ TEST_CASE("resuming cuts the rows beyond the checkpoint and goes on") {
     CHECK(column_of_texts(folder.file("run.h5"), "starts", "reason") == std::vector<std::string>{"lost", "finished"});
     CHECK(column_of_texts(folder.file("run.h5"), "starts", "host") == std::vector<std::string>{"host-a", "host-b"});
     CHECK(column_of_integers(folder.file("run.h5"), "starts", "to_step") == std::vector<std::int64_t>{1500, 1300});
+    CHECK(column_of_texts(folder.file("run.h5"), "artifacts", "path") == std::vector<std::string>{"checkpoints/a", "checkpoints/b"});
+    CHECK(column_of_integers(folder.file("run.h5"), "artifacts", "bytes") == std::vector<std::int64_t>{2, 3});
     CHECK(column_of_integers(folder.file("run.h5"), "starts", "from_step") == std::vector<std::int64_t>{0, 1100});
 }
 
@@ -292,15 +297,14 @@ TEST_CASE("a million rows cost little time, and their file little more than the 
     const TemporaryFolder folder;
     RunHeader h = sample::header();
     h.train_metrics = {{"loss", "1", "training loss"}};
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // of the processor: a busy machine does not matter
     RunWriter writer = RunWriter::create(folder.path(), h, 2);
     const std::int64_t rows = 1000000;
     float loss = 1;
     for (std::int64_t step = 1; step <= rows; ++step) writer.train_row(step, std::span<const float>(&loss, 1));
     writer.flush();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     const double raw = static_cast<double>(rows) * (8 + 4);
     CHECK(static_cast<double>(sample::bytes_of(folder.file("run.h5")).size()) < 1.2 * raw);
     CHECK(seconds < 5);
-    INFO("seconds " << seconds);
 }

@@ -189,7 +189,20 @@ TEST_CASE("of many that want a dead lock at once, one gets it") {
         }
         for (std::thread& thread : threads) thread.join();
         CHECK(winners == 1);
+        CHECK(std::distance(std::filesystem::directory_iterator(temporary.path()), {}) == 1);
     }
+}
+
+TEST_CASE("who died while taking a dead lock over stops nobody") {
+    const TemporaryFolder temporary;
+    RunFolder folder(temporary.path());
+    write_file_atomic(folder.file("LOCK"), lock_text(own_host(), 999999, "12", 1, own_namespace()));
+    std::string second = lock_text(own_host(), 999998, "12", 1, own_namespace());
+    second.replace(second.find("\"t\""), 3, "\"u\"");
+    write_file_atomic(folder.file("LOCK.tmp-claim-t"), second);
+    CHECK(lock_error(folder, ExitCode::usage) == "locked");
+    CHECK(folder.state() == RunState::running);
+    CHECK(std::distance(std::filesystem::directory_iterator(temporary.path()), {}) == 1);
 }
 
 TEST_CASE("the heartbeat is written at most once an interval, and notices a lost lock") {

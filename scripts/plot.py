@@ -1,0 +1,412 @@
+#!/usr/bin/env python3
+"""Draws what runs have recorded, from their HDF5 files alone.
+
+    scripts/plot.py results/quickstart                                     accuracy by mixer
+    scripts/plot.py results/quickstart --x state_bytes --hue model.mixer   accuracy against any config key or summary value
+    scripts/plot.py results/quickstart --x overwrites                      accuracy against overwrites, distance or segment of the test
+    scripts/plot.py results/quickstart --kind curves                       training loss and valid accuracy by step
+    scripts/plot.py results/quickstart --kind classes                      what the wrong answers were
+
+PATH is a sweep's folder, run folders, or HDF5 files. Spread is over whatever is neither axis, hue nor panel: normally the seeds.
+The same input gives the same bytes; the picture's metadata name the runs and their commit.
+"""
+
+import argparse
+import os
+import sys
+
+import numpy as np
+
+from plot_records import (ACCURACY, SLICE_AXES, Answers, PlotError, apply_filters, by_slice, check_key, choose_axes, distinct,
+                          drop_unmeasured, format_value, having, is_measured, is_number, read_paths, same_but_seed, varying, words)
+
+# Okabe and Ito's colours, told apart by colour-blind readers; markers tell them apart in grey.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#7F6A00", "#333333"]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+CLASS_COLOURS = {
+    "correct": "#009E73",
+    "stale": "#D55E00",
+    "other_current": "#E69F00",
+    "other_former": "#F0E442",
+    "unbound": "#56B4E9",
+    "not_a_value": "#AAAAAA",
+}
+CLASS_WORDS = {
+    "stale": "stale value of this key",
+    "other_current": "other key's value",
+    "other_former": "other key's former value",
+    "unbound": "never bound here",
+    "not_a_value": "not a value",
+}
+POLICY_STYLE = {"color": "#555555", "linestyle": (0, (4, 2)), "linewidth": 1.1}
+
+
+# ------ drawing
+
+
+def start_drawing():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({
+        "figure.dpi": 200, "savefig.dpi": 200, "figure.constrained_layout.use": True,
+        "font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9, "legend.fontsize": 8, "legend.title_fontsize": 8,
+        "xtick.labelsize": 8, "ytick.labelsize": 8,
+        "axes.grid": True, "grid.color": "#DDDDDD", "grid.linewidth": 0.6, "axes.axisbelow": True,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#666666",
+        "lines.linewidth": 1.5, "lines.markersize": 4.5, "legend.frameon": False,
+        "svg.hashsalt": "palimpsest",
+    })
+    return plt
+
+
+def panels(plt, options, runs, rows=1, width=3.5, height=2.7, sharex=True):
+    values = distinct(runs, options.panel)
+    size = (width * len(values) + 0.9, height * rows)
+    figure, axes = plt.subplots(rows, len(values), figsize=size, squeeze=False, sharex=sharex, sharey="row")
+    if options.panel:
+        for axis, value in zip(axes[0], values):
+            axis.set_title(f"{words(options.panel, runs)}: {format_value(value)}")
+    return figure, axes, values
+
+
+def style(index):
+    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+
+
+def add_legend(axis, title, policy):
+    handles, labels = axis.get_legend_handles_labels()
+    if policy:
+        handles.append(axis.plot([], [], **POLICY_STYLE)[0])
+        labels.append("best shallow\npolicy")
+    if handles:
+        axis.legend(handles, labels, title=title, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0, alignment="left")
+
+
+def scale_axis(axis, which, values):
+    """Logarithmic where positive values span a decade; ticks at 1, 2, 5 where powers of ten alone would be few."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    values = np.array([v for v in values if np.isfinite(v)], dtype=float)
+    if len(values) == 0 or values.min() <= 0 or values.max() / values.min() < 10:
+        return
+    getattr(axis, f"set_{which}scale")("log")
+    if values.max() / values.min() < 300:
+        ticks = getattr(axis, f"{which}axis")
+        ticks.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ticks.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+        ticks.set_minor_formatter(NullFormatter())
+
+
+def plain_number(value):
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def share_axis(axis, metric, top=1.03):
+    if metric.endswith("_accuracy"):
+        axis.set_ylim(-0.02, top)
+        axis.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    elif ACCURACY.match(metric):
+        axis.set_ylim(bottom=0)
+
+
+def mean_and_deviation(values):
+    values = np.array(values, dtype=float)
+    return values.mean(), values.std(ddof=1) if len(values) > 1 else 0.0
+
+
+def draw_line(axis, points, look, label):
+    """Mean as a line with markers, one deviation as a band, single runs as dots. points: {x: [y, ...]}."""
+    xs = sorted(points)
+    stats = [mean_and_deviation(points[x]) for x in xs]
+    mean, deviation = np.array([s[0] for s in stats]), np.array([s[1] for s in stats])
+    axis.plot(xs, mean, label=label, zorder=3, **look)
+    if len(xs) > 1 and deviation.any():
+        axis.fill_between(xs, mean - deviation, mean + deviation, color=look["color"], alpha=0.15, linewidth=0, zorder=1)
+    for x in xs:
+        if len(points[x]) > 1:
+            axis.plot([x] * len(points[x]), points[x], ".", color=look["color"], alpha=0.55, markersize=3.5, zorder=2)
+
+
+def draw_bars(axis, place, values, look, width, label):
+    """One bar: mean, deviation as a whisker, single runs as dots, the mean in figures above."""
+    mean, deviation = mean_and_deviation(values)
+    axis.bar(place, mean, width * 0.9, color=look["color"], alpha=0.55, label=label, zorder=2)
+    top = max(values)
+    if len(values) > 1:
+        axis.errorbar(place, mean, deviation, color=look["color"], linewidth=1.2, capsize=2, zorder=3)
+        offsets = np.linspace(-0.22, 0.22, len(values)) * width
+        axis.plot(place + offsets, values, "o", color=look["color"], markersize=3, markeredgecolor="white", markeredgewidth=0.4, zorder=4)
+        top = max(top, mean + deviation)
+    text = axis.annotate(short(mean), (place, top), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=7)
+    text.set(zorder=6, color="#333333", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
+
+
+def short(value):
+    if 0 <= value <= 1:
+        return f"{value:.2f}"
+    return f"{value:.3g}"
+
+
+def draw_accuracy(plt, options, runs):
+    metric = options.y
+    if options.x in SLICE_AXES:
+        return draw_slices(plt, options, runs)
+    if options.x is None:
+        options.x = "model.mixer" if "model.mixer" in varying(runs) else next(iter(varying(runs)), "model.mixer")
+    check_key(metric, runs, "--y", config=False)
+    check_key(options.x, runs, "--x", SLICE_AXES)
+    runs = drop_unmeasured(runs, [metric, options.x])
+    choose_axes(options, runs)
+    x_values = distinct(runs, options.x)
+    figure, axes, values = panels(plt, options, runs)
+    with_policy = metric in ("test_accuracy", "best_test_accuracy") and any("best_policy_accuracy" in run.summary for run in runs)
+    for axis, value in zip(axes[0], values):
+        chosen = having(runs, options.panel, value)
+        if all(is_number(x) for x in x_values):
+            draw_numeric(axis, options, chosen, with_policy)
+            scale_axis(axis, "x", x_values)
+            if len(x_values) <= 8 and not is_measured(options.x, runs):
+                axis.set_xticks(sorted(x_values), [plain_number(x) for x in sorted(x_values)])
+                axis.minorticks_off()
+        else:
+            draw_categories(axis, options, chosen, with_policy)
+        axis.set_xlabel(words(options.x, runs))
+        share_axis(axis, metric, 1.08)
+        if not ACCURACY.match(metric):
+            scale_axis(axis, "y", [run.value(metric) for run in runs])
+    axes[0][0].set_ylabel(words(metric, runs))
+    add_legend(axes[0][-1], words(options.hue, runs) if options.hue else None, with_policy)
+    return figure
+
+
+def policy_of(runs):
+    shares = [run.summary["best_policy_accuracy"] for run in runs if np.isfinite(run.summary.get("best_policy_accuracy", np.nan))]
+    return float(np.mean(shares)) if shares else None
+
+
+def draw_numeric(axis, options, runs, with_policy):
+    hues = distinct(runs, options.hue)
+    measured = is_measured(options.x, runs)
+    for i, hue in enumerate(hues):
+        points = {}
+        for group in same_but_seed(having(runs, options.hue, hue)) if measured else [[run] for run in having(runs, options.hue, hue)]:
+            # A measured x (seconds) differs a little between seeds: one point at its mean.
+            x = float(np.mean([run.value(options.x) for run in group]))
+            points.setdefault(x, []).extend(run.value(options.y) for run in group)
+        draw_line(axis, points, style(i), format_value(hue) if options.hue else None)
+    if with_policy:
+        shares = {}
+        for run in runs:
+            shares.setdefault(run.value(options.x), []).append(run)
+        steps = [(x, policy_of(group)) for x, group in sorted(shares.items()) if policy_of(group) is not None]
+        if len({share for _, share in steps}) == 1:
+            axis.axhline(steps[0][1], zorder=1, **POLICY_STYLE)
+        else:
+            axis.plot([x for x, _ in steps], [share for _, share in steps], zorder=1, **POLICY_STYLE)
+
+
+def draw_categories(axis, options, runs, with_policy):
+    places, hues = distinct(runs, options.x), distinct(runs, options.hue)
+    width = 0.8 / len(hues)
+    for i, hue in enumerate(hues):
+        label = format_value(hue) if options.hue else None
+        for p, place in enumerate(places):
+            values = [run.value(options.y) for run in having(having(runs, options.x, place), options.hue, hue)]
+            if not values:
+                continue
+            look = style(i) if options.hue else style(p)
+            draw_bars(axis, p + (i - (len(hues) - 1) / 2) * width, values, look, width, label)
+            label = None
+    shares = [policy_of(having(runs, options.x, place)) if with_policy else None for place in places]
+    if len(set(shares)) == 1 and shares[0] is not None:
+        axis.axhline(shares[0], zorder=5, **POLICY_STYLE)
+    else:
+        for p, share in enumerate(shares):
+            if share is not None:
+                axis.plot([p - 0.45, p + 0.45], [share, share], zorder=5, **POLICY_STYLE)
+    axis.set_xticks(range(len(places)), [format_value(place) for place in places])
+    if len(places) * max(len(format_value(place)) for place in places) > 45:
+        axis.tick_params(axis="x", rotation=30)
+        for text in axis.get_xticklabels():
+            text.set_ha("right")
+    axis.grid(axis="x", visible=False)
+    axis.set_xlim(-0.55, len(places) - 0.45)
+
+
+def draw_slices(plt, options, runs):
+    choose_axes(options, runs)
+    measured = {run.run_id: by_slice(run, options.y, options.x) for run in runs}
+    figure, axes, values = panels(plt, options, runs, sharex=False)  # tasks have other segments and distances
+    with_policy = any(policies for _, policies in measured.values())
+    for axis, value in zip(axes[0], values):
+        chosen = having(runs, options.panel, value)
+        places = sorted({place for run in chosen for place in measured[run.run_id][0]})
+        index = {place: i for i, place in enumerate(places)}
+        for i, hue in enumerate(distinct(runs, options.hue)):
+            points = {}
+            for run in having(chosen, options.hue, hue):
+                for place, rate in measured[run.run_id][0].items():
+                    points.setdefault(index[place], []).append(rate)
+            if points:
+                draw_line(axis, points, style(i), format_value(hue) if options.hue else None)
+        best = {place: max(measured[run.run_id][1].get(place, 0) for run in chosen) for place in places}
+        if with_policy:
+            axis.plot(range(len(places)), [best[place] for place in places], zorder=1, **POLICY_STYLE)
+        axis.set_xticks(range(len(places)), [place[1] for place in places])
+        if len(places) > 6:
+            axis.tick_params(axis="x", rotation=45)
+        axis.set_xlabel(words(options.x))
+        axis.margins(x=0.06)
+        share_axis(axis, options.y)
+    axes[0][0].set_ylabel(words(options.y, runs))
+    add_legend(axes[0][-1], words(options.hue, runs) if options.hue else None, with_policy)
+    return figure
+
+
+def draw_curves(plt, options, runs):
+    choose_axes(options, runs)
+    series = {}
+    for run in runs:
+        step, loss, eval_step, counts, split = run.columns("train/step", "train/loss", "eval/eval_step", "eval/answers", "eval/slice_split")
+        valid = None
+        if counts is not None and (split == 0).any():
+            picked = counts[:, split == 0]
+            valid = picked[:, :, 0].sum(1) / picked.sum((1, 2))
+        series[run.run_id] = ((step, loss), (eval_step, valid))
+    figure, axes, values = panels(plt, options, runs, rows=2, height=2.2)
+    losses = [y for (_, loss), _ in series.values() if loss is not None for y in loss[np.isfinite(loss)]]
+    for column, value in enumerate(values):
+        for i, hue in enumerate(distinct(runs, options.hue)):
+            group = having(having(runs, options.panel, value), options.hue, hue)
+            for row in (0, 1):
+                label = (format_value(hue) if options.hue else None) if row == 0 else None
+                draw_range(axes[row][column], [series[run.run_id][row] for run in group], style(i), label, row == 1)
+        axes[1][column].set_xlabel("training step")
+        share_axis(axes[1][column], "valid_accuracy")
+        scale_axis(axes[0][column], "y", losses)
+    axes[0][0].set_ylabel("training loss")
+    axes[1][0].set_ylabel("valid accuracy")
+    add_legend(axes[0][-1], words(options.hue, runs) if options.hue else None, False)
+    return figure
+
+
+def draw_range(axis, curves, look, label, markers):
+    """Mean over runs as a line, their range as a band, where all of them were measured; a run alone further on ends the line."""
+    curves = [(np.asarray(x, dtype=float), np.asarray(y, dtype=float)) for x, y in curves if y is not None and len(y)]
+    curves = [(x[np.isfinite(y)], y[np.isfinite(y)]) for x, y in curves]
+    curves = [(x, y) for x, y in curves if len(x)]
+    if not curves:
+        return
+    steps = np.unique(np.concatenate([x for x, _ in curves]))
+    steps = steps[(steps >= max(x[0] for x, _ in curves)) & (steps <= min(x[-1] for x, _ in curves))]
+    values = np.array([np.interp(steps, x, y) for x, y in curves])
+    few = markers and len(steps) <= 30
+    marker = look["marker"] if few else None
+    axis.plot(steps, values.mean(0), color=look["color"], marker=marker, markersize=3, label=label, linewidth=1.3, zorder=3)
+    if len(curves) > 1:
+        axis.fill_between(steps, values.min(0), values.max(0), color=look["color"], alpha=0.18, linewidth=0, zorder=1)
+
+
+def draw_classes(plt, options, runs):
+    options.x = None
+    choose_axes(options, runs)
+    answers = {run.run_id: Answers(run) for run in runs}
+    hues, classes = distinct(runs, options.hue), answers[runs[0].run_id].classes
+    figure, axes, values = panels(plt, options, runs, width=3.6, height=max(1.7, 0.95 + 0.33 * len(hues)))
+    drawn = set()
+    for axis, value in zip(axes[0], values):
+        for row, hue in enumerate(hues):
+            shares = []
+            for run in having(having(runs, options.panel, value), options.hue, hue):
+                counts = answers[run.run_id].counts[answers[run.run_id].splits["test"]].sum(0)
+                shares.append(counts / counts.sum())
+            if not shares:
+                continue
+            left = 0.0
+            for name, share in zip(classes, np.mean(shares, 0)):
+                if share == 0:
+                    continue
+                colour = CLASS_COLOURS.get(name, "#666666")
+                drawn.add(name)
+                axis.barh(row, share, 0.72, left=left, color=colour, edgecolor="white", linewidth=0.6)
+                if share >= 0.075:
+                    ink = "white" if name in ("correct", "stale") else "#222222"
+                    axis.text(left + share / 2, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=ink)
+                left += share
+        names = [format_value(hue) for hue in hues] if options.hue else [format_value(runs[0].value("model.mixer"))]
+        axis.set_yticks(range(len(hues)), names)
+        axis.set_ylim(len(hues) - 0.5, -0.5)
+        axis.set_xlim(0, 1)
+        axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100"])
+        axis.set_xlabel("test answers (%)")
+        axis.grid(axis="y", visible=False)
+        axis.tick_params(axis="y", length=0)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=CLASS_COLOURS.get(name, "#666666")) for name in classes if name in drawn]
+    labels = [CLASS_WORDS.get(name, name.replace("_", " ")) for name in classes if name in drawn]
+    axes[0][-1].legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0, handlelength=1, handleheight=1)
+    return figure
+
+
+# ------ the command
+
+
+def save(figure, out, with_svg, runs):
+    commits = ", ".join(sorted({run.commit for run in runs if run.commit})) or "unknown"
+    about = f"runs {' '.join(run.run_id for run in runs)}; commit {commits}"
+    targets = [out]
+    if with_svg and not out.endswith(".svg"):
+        targets.append(os.path.splitext(out)[0] + ".svg")
+    for target in targets:
+        svg = target.endswith(".svg")
+        metadata = {"Description": about, "Date": None} if svg else {"Description": about}
+        figure.savefig(target, metadata=metadata)
+        print(target)
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="plot.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", metavar="PATH", nargs="+")
+    parser.add_argument("--kind", choices=["accuracy", "curves", "classes"], default="accuracy")
+    parser.add_argument("--x", metavar="KEY", help="config key, summary value, or overwrites, distance, segment (default: model.mixer)")
+    parser.add_argument("--y", metavar="METRIC", default="test_accuracy", help="summary value (default: test_accuracy)")
+    parser.add_argument("--hue", metavar="KEY", help="one colour per value (default: model.mixer where it varies)")
+    parser.add_argument("--panel", metavar="KEY", help="one panel per value (default: task.name where it varies)")
+    parser.add_argument("--filter", metavar="KEY=VALUE", action="append", default=[], help="only runs with this value; may be repeated")
+    parser.add_argument("--out", metavar="FILE", help=".png or .svg (default: KIND.png beside the first PATH's files)")
+    parser.add_argument("--svg", action="store_true", help="write an SVG beside the PNG")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    try:
+        runs = read_paths(options.paths)
+        if not runs:
+            raise PlotError("no readable run")
+        for key, what in ((options.hue, "--hue"), (options.panel, "--panel")):
+            if key:
+                check_key(key, runs, what)
+        runs = apply_filters(runs, options.filter)
+        out = options.out
+        if out is None:
+            first = options.paths[0]
+            out = os.path.join(first if os.path.isdir(first) else os.path.dirname(first), options.kind + ".png")
+        if not out.endswith((".png", ".svg")):
+            raise PlotError(f"--out must end in .png or .svg, got '{out}'")
+        plt = start_drawing()
+        draw = {"accuracy": draw_accuracy, "curves": draw_curves, "classes": draw_classes}[options.kind]
+        save(draw(plt, options, runs), out, options.svg, runs)
+    except (PlotError, OSError) as error:
+        print(f"plot.py: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

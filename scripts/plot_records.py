@@ -1,0 +1,289 @@
+"""What plot.py draws: runs read from HDF5, chosen by key and value, and what was measured on them."""
+
+import difflib
+import os
+import re
+import sys
+
+import h5py
+import numpy as np
+
+SLICE_AXES = ("overwrites", "distance", "segment")
+ACCURACY = re.compile(r"(test|valid)_(accuracy|(\w+)_rate)$")
+
+WORDS = {
+    "distance": "distance since the last write (tokens)",
+    "model.mixer": "mixer",
+    "overwrites": "overwrites before the read",
+    "segment": "test segment",
+    "state_bytes": "state (bytes)",
+    "parameters": "parameters",
+    "seconds": "training time (s)",
+    "task.name": "task",
+    "tokens_per_second": "training speed (tokens/s)",
+    "train.lr": "learning rate",
+}
+
+
+class PlotError(Exception):
+    """The user's mistake, said in one line."""
+
+
+# ------ reading
+
+
+class Run:
+    """One run's config, summary and place; its curves and answers are read when asked for."""
+
+    def __init__(self, run_id, config, summary, units, commit, file):
+        self.run_id, self.config, self.summary, self.units, self.commit, self.file = run_id, config, summary, units, commit, file
+
+    def value(self, key):
+        if key in self.config:
+            return self.config[key]
+        return self.summary.get(key)
+
+    def columns(self, *paths):
+        if self.file is None:
+            raise PlotError(f"run {self.run_id}: its run.h5 is needed for this plot, and only sweep.h5 was given")
+        with h5py.File(self.file, "r", locking=False) as file:
+            return [read_column(file[path]) if path in file else None for path in paths]
+
+
+def plain(value):
+    """A numpy scalar as Python's own; whole floats stay floats."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def read_column(dataset):
+    return dataset.asstr()[()] if h5py.check_string_dtype(dataset.dtype) else dataset[()]
+
+
+def read_run(path):
+    with h5py.File(path, "r", locking=False) as file:
+        if file.attrs.get("format") != "palimpsest-run":
+            raise PlotError(f"'{path}' is not the file of a run")
+        config = {key: plain(value) for key, value in file["config"].attrs.items()}
+        summary = {name: plain(item[()]) for name, item in file["summary"].items()}
+        units = {name: item.attrs.get("units", "") for name, item in file["summary"].items()}
+        return Run(file.attrs["run_id"], config, summary, units, file["provenance"].attrs.get("commit", ""), path)
+
+
+def read_sweep(path):
+    """The rows of a sweep.h5: config keys that vary, and summaries."""
+    with h5py.File(path, "r", locking=False) as file:
+        if file.attrs.get("format") != "palimpsest-sweep":
+            raise PlotError(f"'{path}' is not the file of a sweep")
+        config = {name: read_column(item) for name, item in file["runs/config"].items() if name != "run_id"}
+        summary = {name: item[()] for name, item in file["runs/summary"].items() if name != "run_id"}
+        ids, present = read_column(file["runs/run_id"]), file["runs/present"][()]
+        rows = []
+        for i, run_id in enumerate(ids):
+            values = {name: plain(column[i]) for name, column in summary.items() if np.isfinite(column[i])} if present[i] else {}
+            rows.append(Run(run_id, {name: plain(column[i]) for name, column in config.items()}, values, {}, "", None))
+        return rows
+
+
+def find_files(path):
+    found = []
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        found += [os.path.join(folder, name) for name in files if name == "run.h5"]
+    return found
+
+
+def read_paths(paths):
+    runs, order = [], {}
+    for path in paths:
+        if os.path.isdir(path):
+            sweep = os.path.join(path, "sweep.h5")
+            rows = read_sweep(sweep) if os.path.exists(sweep) else []
+            order.update({row.run_id: len(order) + i for i, row in enumerate(rows)})
+            files = find_files(path)
+            if not files and not rows:
+                raise PlotError(f"'{path}' holds no run.h5 and no sweep.h5")
+            if not files:
+                runs += rows
+        elif os.path.isfile(path):
+            files = [path]
+            with h5py.File(path, "r", locking=False) as file:
+                if file.attrs.get("format") == "palimpsest-sweep":
+                    files = []
+            if not files:
+                runs += read_sweep(path)
+        else:
+            raise PlotError(f"no such file or folder: '{path}'")
+        for file in files:
+            try:
+                runs.append(read_run(file))
+            except OSError as error:
+                print(f"plot.py: left out: '{file}' is damaged ({error})", file=sys.stderr)
+    unique = {run.run_id: run for run in reversed(runs)}
+    return sorted(reversed(unique.values()), key=lambda run: order.get(run.run_id, len(order)))
+
+
+# ------ choosing
+
+
+def check_key(key, runs, what, extra=(), config=True):
+    known = sorted({name for run in runs for name in (*(run.config if config else ()), *run.summary)} | set(extra))
+    if key in known:
+        return
+    near = difflib.get_close_matches(key, known, 1)
+    hint = f"; did you mean '{near[0]}'?" if near else "."
+    raise PlotError(f"no run has '{key}' ({what}){hint} There are: {', '.join(known)}")
+
+
+def matches(value, text):
+    if value is None:
+        return False
+    try:
+        return float(value) == float(text)
+    except ValueError:
+        return str(value) == text
+
+
+def apply_filters(runs, filters):
+    for text in filters:
+        key, equals, wanted = text.partition("=")
+        if not equals:
+            raise PlotError(f"--filter wants key=value, got '{text}'")
+        check_key(key, runs, "--filter")
+        kept = [run for run in runs if matches(run.value(key), wanted)]
+        if not kept:
+            values = ", ".join(sorted({format_value(run.value(key)) for run in runs}))
+            raise PlotError(f"no run has {key}={wanted}; its values are: {values}")
+        runs = kept
+    return runs
+
+
+def varying(runs):
+    """Config keys with more than one value, in order of the config, without the seed."""
+    keys = list(dict.fromkeys(key for run in runs for key in run.config))
+    return [key for key in keys if key not in ("seed", "name") and len({str(run.config.get(key)) for run in runs}) > 1]
+
+
+def distinct(runs, key):
+    return list(dict.fromkeys(run.value(key) for run in runs)) if key else [None]
+
+
+def having(runs, key, value):
+    return runs if key is None else [run for run in runs if run.value(key) == value]
+
+
+def choose_axes(options, runs):
+    """Hue and panel where the user left them open: mixers by colour, tasks by panel."""
+    free = varying(runs)
+    if options.hue is None and options.x != "model.mixer":
+        options.hue = "model.mixer" if "model.mixer" in free else next((key for key in free if key not in (options.x, options.panel)), None)
+    if options.panel is None and "task.name" in free and "task.name" not in (options.x, options.hue):
+        options.panel = "task.name"
+    mixed = [key for key in free if key not in (options.x, options.hue, options.panel) and not follows(runs, key, options)]
+    if mixed and not is_measured(options.x, runs):
+        print(f"plot.py: averaged over {', '.join(mixed)}; --filter or --panel takes them apart", file=sys.stderr)
+
+
+def follows(runs, key, options):
+    """Whether the axes already determine the key, as the options of a mixer follow from the mixer."""
+    axes = [axis for axis in (options.x, options.hue, options.panel) if axis]
+    seen = {}
+    for run in runs:
+        place, value = tuple(str(run.config.get(axis)) for axis in axes), str(run.config.get(key))
+        if seen.setdefault(place, value) != value:
+            return False
+    return True
+
+
+# ------ measuring
+
+
+def same_but_seed(runs):
+    groups = {}
+    for run in runs:
+        rest = tuple(sorted((key, str(value)) for key, value in run.config.items() if key not in ("seed", "name")))
+        groups.setdefault(rest, []).append(run)
+    return list(groups.values())
+
+
+def drop_unmeasured(runs, keys):
+    def measured(value):
+        return value is not None and (not is_number(value) or np.isfinite(value))
+
+    kept = [run for run in runs if all(measured(run.value(key)) for key in keys)]
+    if len(kept) < len(runs):
+        print(f"plot.py: left out: {len(runs) - len(kept)} of {len(runs)} runs have no {' or '.join(keys)} (yet)", file=sys.stderr)
+    if not kept:
+        raise PlotError(f"no run has both {' and '.join(keys)}" if len(keys) > 1 else f"no run has {keys[0]} yet")
+    return kept
+
+
+class Answers:
+    """Counts of the last evaluation, [slices, classes], and the coordinates of the slices."""
+
+    def __init__(self, run):
+        counts, self.classes, policies, self.labels, split = run.columns(
+            "eval/answers", "eval/answer_class", "eval/policy_answers", "eval/slice_label", "eval/slice_split")
+        if counts is None or len(counts) == 0:
+            raise PlotError(f"run {run.run_id} has no evaluation")
+        self.counts, self.classes = counts[-1], list(self.classes)
+        self.policies = policies if policies is not None and (policies >= 0).all() else None
+        self.overwrites, self.low, self.high, self.segment = run.columns(
+            "eval/slice_overwrites", "eval/slice_distance_from", "eval/slice_distance_to", "eval/slice_segment")
+        self.splits = {"valid": split == 0, "test": split == 1}
+
+    def positions(self, axis):
+        """What each slice is on an axis: a value to sort by and its words."""
+        if axis == "overwrites":
+            return [(int(n), str(n)) for n in self.overwrites]
+        if axis == "distance":
+            return [(int(a), str(a) if a == b else f"{a}–{b}") for a, b in zip(self.low, self.high)]
+        return [(int(s), segment_words(label, s)) for s, label in zip(self.segment, self.labels)]
+
+
+def segment_words(label, index):
+    found = re.fullmatch(r"(?:valid|test) (.*) overwrites=\S+ distance=\S+", label)
+    return found.group(1).replace(" ", "\n") if found and found.group(1) else str(index)
+
+
+def by_slice(run, metric, axis):
+    """Rate of the metric's answer class along an axis of the slices: {position: rate}, and the same for the best shallow policy."""
+    found = ACCURACY.match(metric)
+    if not found:
+        raise PlotError(f"--x {axis} needs --y test_accuracy, valid_accuracy, or a rate of answers such as test_stale_rate, not '{metric}'")
+    answers = Answers(run)
+    name = found.group(3) or "correct"
+    if name not in answers.classes:
+        raise PlotError(f"no answer class '{name}'; there are: {', '.join(answers.classes)}")
+    column, chosen = answers.classes.index(name), answers.splits[found.group(1)]
+    rates, policies = {}, {}
+    places = answers.positions(axis)
+    for place in sorted(set(place for place, keep in zip(places, chosen) if keep)):
+        rows = np.array([p == place and keep for p, keep in zip(places, chosen)])
+        rates[place] = answers.counts[rows, column].sum() / answers.counts[rows].sum()
+        if name == "correct" and answers.policies is not None:
+            shares = answers.policies[:, rows, column].sum(1) / answers.policies[:, rows].sum((1, 2))
+            policies[place] = shares.max()
+    return rates, policies
+
+
+def format_value(value):
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "–" if value is None else str(value)
+
+
+def words(key, runs=()):
+    if key in WORDS:
+        return WORDS[key]
+    unit = next((run.units[key] for run in runs if run.units.get(key)), "")
+    name = key.rsplit(".", 1)[-1].replace("_", " ")
+    return f"{name} ({unit})" if unit not in ("", "1") else name
+
+
+def is_measured(key, runs):
+    """A summary value, not a choice: it may differ between seeds."""
+    return key is not None and key not in runs[0].config and key in runs[0].summary
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,266 @@
+"""scripts/plot.py over run files of believable curves: what it draws, that nothing is clipped or hidden, and what it says when it cannot."""
+
+import contextlib
+import io
+import os
+import shutil
+import struct
+import sys
+import tempfile
+import unittest
+
+import h5py
+import numpy as np
+
+SOURCE = os.environ.get("PALIMPSEST_SOURCE_DIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path[:0] = [os.path.join(SOURCE, "scripts"), os.path.join(SOURCE, "tests", "python")]
+
+import plot
+import plot_records
+import synthetic
+
+
+def setUpModule():
+    global folder, sweep
+    folder = tempfile.mkdtemp(prefix="palimpsest-plot-")
+    sweep = os.path.join(folder, "sweep")
+    synthetic.write_sweep(sweep)
+    for mixer in ("delta", "softmax"):
+        for width in (16, 64, 256):
+            for seed in (1, 2):
+                name = f"{mixer}-{width}-{seed}"
+                synthetic.write_run(os.path.join(folder, "widths", name), name, mixer, seed, config={"model.width": width})
+
+
+def tearDownModule():
+    shutil.rmtree(folder)
+
+
+def call(*arguments):
+    """(exit code, stdout, stderr) of the command."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = plot.main([str(a) for a in arguments])
+    return code, out.getvalue(), err.getvalue()
+
+
+def drawn(kind, *arguments):
+    """The figure itself, laid out."""
+    with contextlib.redirect_stderr(io.StringIO()):
+        options = plot.parse([*map(str, arguments), "--kind", kind])
+        runs = plot_records.apply_filters(plot_records.read_paths(options.paths), options.filter)
+        plt = plot.start_drawing()
+        figure = {"accuracy": plot.draw_accuracy, "curves": plot.draw_curves, "classes": plot.draw_classes}[kind](plt, options, runs)
+    figure.canvas.draw()
+    return figure
+
+
+def png_size(path):
+    with open(path, "rb") as file:
+        return struct.unpack(">II", file.read(24)[16:])
+
+
+WAYS = {
+    "tasks": ("accuracy", "--x", "task.name", "--hue", "model.mixer"),
+    "mixers": ("accuracy",),
+    "seconds": ("accuracy", "--x", "seconds"),
+    "overwrites": ("accuracy", "--x", "overwrites"),
+    "segment": ("accuracy", "--x", "segment"),
+    "distance": ("accuracy", "--x", "distance", "--y", "test_stale_rate"),
+    "stale": ("accuracy", "--y", "test_stale_rate"),
+    "curves": ("curves",),
+    "classes": ("classes",),
+    "one run": ("classes", "--filter", "seed=1", "--filter", "task.name=mqar", "--filter", "model.mixer=delta"),
+}
+
+
+class Pictures(unittest.TestCase):
+    def test_nothing_is_clipped_and_no_legend_covers_data(self):
+        import matplotlib.pyplot as plt
+
+        for name, (kind, *arguments) in WAYS.items():
+            with self.subTest(name):
+                figure = drawn(kind, sweep, *arguments)
+                renderer = figure.canvas.get_renderer()
+                page = figure.bbox
+                for axis in figure.axes:
+                    box = axis.get_tightbbox(renderer)
+                    self.assertTrue(page.x0 - 1 <= box.x0 and box.x1 <= page.x1 + 1, f"{name}: {box} leaves the page {page}")
+                    self.assertTrue(page.y0 - 1 <= box.y0 and box.y1 <= page.y1 + 1, f"{name}: {box} leaves the page {page}")
+                    legend = axis.get_legend()
+                    if legend:
+                        for other in figure.axes:
+                            self.assertFalse(legend.get_window_extent(renderer).overlaps(other.get_window_extent(renderer)), name)
+                            labels = [t for t in other.get_xticklabels() if t.get_text()]
+                            for label in labels:
+                                self.assertFalse(legend.get_window_extent(renderer).overlaps(label.get_window_extent(renderer)), name)
+                    boxes = [t.get_window_extent(renderer) for t in axis.get_xticklabels() if t.get_text() and t.get_visible()]
+                    for left, right in zip(boxes, boxes[1:]):
+                        self.assertFalse(left.overlaps(right), f"{name}: tick labels overlap")
+                    self.assertTrue(axis.get_xlabel() or kind == "curves", name)
+                plt.close(figure)
+
+    def test_bars_show_the_mean_over_seeds(self):
+        figure = drawn("accuracy", sweep, "--filter", "task.name=mqar")
+        runs = plot_records.read_paths([sweep])
+        for bar, label in zip(figure.axes[0].patches, figure.axes[0].get_xticklabels()):
+            values = [r.summary["test_accuracy"] for r in runs if r.config["model.mixer"] == label.get_text() and r.config["task.name"] == "mqar"]
+            self.assertEqual(len(values), 3)
+            self.assertAlmostEqual(bar.get_height(), np.mean(values))
+        policy = [line for line in figure.axes[0].lines if line.get_linestyle() == "--" and len(line.get_ydata()) == 2]
+        self.assertAlmostEqual(policy[0].get_ydata()[0], 0.12)
+
+    def test_numeric_axes_are_logarithmic_over_a_decade(self):
+        figure = drawn("accuracy", os.path.join(folder, "widths"), "--x", "model.width")
+        self.assertEqual(figure.axes[0].get_xscale(), "log")
+        self.assertEqual([t.get_text() for t in figure.axes[0].get_xticklabels()], ["16", "64", "256"])
+        line = figure.axes[0].lines[0]
+        self.assertEqual(list(line.get_xdata()), [16, 64, 256])
+        figure = drawn("accuracy", os.path.join(folder, "widths"), "--x", "seconds")
+        self.assertEqual(figure.axes[0].get_xscale(), "linear")
+
+    def test_curves_show_mean_and_range(self):
+        figure = drawn("curves", sweep, "--filter", "task.name=mqar", "--filter", "model.mixer=delta")
+        runs = plot_records.apply_filters(plot_records.read_paths([sweep]), ["task.name=mqar", "model.mixer=delta"])
+        losses = np.array([run.columns("train/loss")[0] for run in runs])
+        line = figure.axes[0].lines[0]
+        self.assertEqual(losses.shape, (3, 100))
+        np.testing.assert_allclose(line.get_ydata(), losses.mean(0), rtol=1e-6)
+        band = figure.axes[0].collections[0].get_paths()[0].vertices[:, 1]
+        self.assertAlmostEqual(band.max(), losses.max(), places=6)
+        self.assertAlmostEqual(band.min(), losses.min(), places=6)
+
+    def test_class_bars_add_up(self):
+        figure = drawn("classes", sweep, "--filter", "task.name=mqar")
+        widths = {}
+        for bar in figure.axes[0].patches:
+            widths.setdefault(round(bar.get_y(), 3), []).append(bar.get_width())
+        self.assertEqual(len(widths), 4)
+        for parts in widths.values():
+            self.assertAlmostEqual(sum(parts), 1)
+
+    def test_a_key_that_names_no_axis_is_reported_as_averaged(self):
+        widths = os.path.join(folder, "widths")
+        code, _, err = call(widths, "--out", os.path.join(folder, "w.png"))
+        self.assertEqual((code, err), (0, "plot.py: averaged over model.width; --filter or --panel takes them apart\n"))
+        code, _, err = call(widths, "--x", "model.width", "--out", os.path.join(folder, "w.png"))
+        self.assertEqual((code, err), (0, ""))
+
+
+class Measures(unittest.TestCase):
+    def test_rates_by_slice(self):
+        run = plot_records.read_run(synthetic.write_run(os.path.join(folder, "hand"), "hand", "delta", 1))
+        with h5py.File(run.file, "r") as file:
+            counts, overwrites = file["eval/answers"][-1], file["eval/slice_overwrites"][:]
+            test = file["eval/slice_split"][:] == 1
+        rates, policies = plot_records.by_slice(run, "test_accuracy", "overwrites")
+        self.assertEqual(list(rates), [(n, str(n)) for n in range(4)])
+        for (n, _), rate in rates.items():
+            rows = counts[test & (overwrites == n)]
+            self.assertAlmostEqual(rate, rows[:, 0].sum() / rows.sum())
+        # last_write: 340 of 1000 everywhere; majority: 400 - 50 n
+        self.assertEqual([round(share, 6) for share in policies.values()], [0.4, 0.35, 0.34, 0.34])
+        stale, none = plot_records.by_slice(run, "valid_stale_rate", "distance")
+        self.assertEqual([words for _, words in stale], ["1–8", "9–32", "33–64"])
+        self.assertEqual(none, {})
+        segments, _ = plot_records.by_slice(run, "test_accuracy", "segment")
+        self.assertEqual([words for _, words in segments], ["length=64\npairs=4", "length=128\npairs=8"])
+
+
+class Files(unittest.TestCase):
+    def test_png_and_svg(self):
+        out = os.path.join(folder, "picture.png")
+        code, text, err = call(sweep, "--svg", "--out", out)
+        svg = out[:-3] + "svg"
+        self.assertEqual((code, text, err), (0, f"{out}\n{svg}\n", ""))
+        self.assertGreater(png_size(out)[0], 1000)
+        with open(out, "rb") as file:
+            self.assertIn(b"overwrite-delta-2", file.read())
+        with open(svg) as file:
+            first = file.read()
+        self.assertIn("overwrite-delta-2", first)
+        self.assertIn("commit 0123456789abcdef", first)
+        self.assertNotIn("<dc:date>", first)
+        with open(out, "rb") as file:
+            first_png = file.read()
+        call(sweep, "--svg", "--out", out)
+        with open(svg) as file:
+            self.assertEqual(file.read(), first)
+        with open(out, "rb") as file:
+            self.assertEqual(file.read(), first_png)
+
+    def test_default_name_stands_in_the_folder(self):
+        code, text, _ = call(sweep, "--kind", "classes")
+        self.assertEqual((code, text), (0, os.path.join(sweep, "classes.png") + "\n"))
+
+    def test_one_run_file_is_enough(self):
+        path = os.path.join(sweep, "mqar-delta-1", "run.h5")
+        for kind in ("accuracy", "curves", "classes"):
+            self.assertEqual(call(path, "--kind", kind, "--out", os.path.join(folder, "one.png"))[0], 0, kind)
+
+    def test_sweep_file_gives_order_and_alone_gives_summaries(self):
+        both = os.path.join(folder, "both")
+        for mixer in ("delta", "softmax"):
+            synthetic.write_run(os.path.join(both, mixer), mixer, mixer, 1)
+        synthetic.write_sweep_file(both, ["softmax", "delta"], ["softmax", "delta"], [0.9, 0.8])
+        self.assertEqual([run.run_id for run in plot_records.read_paths([both])], ["softmax", "delta"])
+        alone = os.path.join(folder, "alone")
+        os.makedirs(alone)
+        synthetic.write_sweep_file(alone, ["a", "b", "c"], ["softmax", "delta", "linear"], [0.9, 0.8, np.nan])
+        out = os.path.join(folder, "alone.png")
+        code, _, err = call(alone, "--out", out)
+        self.assertEqual((code, err), (0, "plot.py: left out: 1 of 3 runs have no test_accuracy or model.mixer (yet)\n"))
+        code, _, err = call(alone, "--kind", "curves", "--out", out)
+        self.assertEqual((code, err), (2, "plot.py: error: run a: its run.h5 is needed for this plot, and only sweep.h5 was given\n"))
+
+    def test_a_damaged_file_is_left_out_by_name(self):
+        some = os.path.join(folder, "some")
+        synthetic.write_run(os.path.join(some, "good"), "good", "delta", 1)
+        bad = synthetic.write_run(os.path.join(some, "bad"), "bad", "delta", 2)
+        with open(bad, "r+b") as file:
+            file.truncate(1000)
+        code, _, err = call(some, "--out", os.path.join(folder, "some.png"))
+        self.assertEqual(code, 0)
+        self.assertTrue(err.startswith(f"plot.py: left out: '{bad}' is damaged ("), err)
+
+
+class Mistakes(unittest.TestCase):
+    def check(self, message, *arguments):
+        code, out, err = call(*arguments, "--out", os.path.join(folder, "never.png"))
+        self.assertEqual((code, out), (2, ""))
+        self.assertEqual(err, f"plot.py: error: {message}\n")
+        self.assertFalse(os.path.exists(os.path.join(folder, "never.png")))
+
+    def test_messages(self):
+        config = "model.mixer, model.width, "
+        keys = f"best_policy_accuracy, {config}parameters, seconds, seed, state_bytes, task.name, test_accuracy, test_stale_rate, train.lr"
+        self.check(f"no run has 'model.mixr' (--hue); did you mean 'model.mixer'? There are: {keys}", sweep, "--hue", "model.mixr")
+        self.check(f"no run has 'colour' (--panel). There are: {keys}", sweep, "--panel", "colour")
+        self.check("no run has 'test_acuracy' (--y); did you mean 'test_accuracy'? There are: best_policy_accuracy, parameters, seconds, "
+                   "state_bytes, test_accuracy, test_stale_rate", sweep, "--y", "test_acuracy")
+        self.check("no run has seed=9; its values are: 1, 2, 3", sweep, "--filter", "seed=9")
+        self.check("--filter wants key=value, got 'seed'", sweep, "--filter", "seed")
+        self.check(f"no such file or folder: '{folder}/nowhere'", os.path.join(folder, "nowhere"))
+        self.check("--x overwrites needs --y test_accuracy, valid_accuracy, or a rate of answers such as test_stale_rate, not 'seconds'",
+                   sweep, "--x", "overwrites", "--y", "seconds")
+        self.check("no answer class 'wrong'; there are: correct, stale, other_current, other_former, unbound, not_a_value",
+                   sweep, "--x", "distance", "--y", "test_wrong_rate")
+        empty = os.path.join(folder, "empty")
+        os.makedirs(empty, exist_ok=True)
+        self.check(f"'{empty}' holds no run.h5 and no sweep.h5", empty)
+
+    def test_format_of_the_picture(self):
+        code, _, err = call(sweep, "--out", "picture.pdf")
+        self.assertEqual((code, err), (2, "plot.py: error: --out must end in .png or .svg, got 'picture.pdf'\n"))
+
+    def test_runs_that_have_not_ended(self):
+        early = os.path.join(folder, "early")
+        synthetic.write_run(os.path.join(early, "a"), "a", "delta", 1, finished=False)
+        self.assertEqual(call(early, "--kind", "curves", "--out", os.path.join(folder, "early.png"))[0], 0)
+        code, _, err = call(early, "--out", os.path.join(folder, "early.png"))
+        self.assertEqual(code, 2)
+        self.assertIn("no run has 'test_accuracy' (--y)", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
