@@ -3,6 +3,7 @@
 #include "ops/cpu/simd.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace palimpsest::ops::cpu {
 
@@ -12,10 +13,18 @@ namespace {
 // pass by value depends on the machine.
 template <class T>
 struct Wide {
-    typedef T type __attribute__((vector_size(64), may_alias));
+    typedef T type __attribute__((vector_size(64)));
     typedef T loose __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
     static constexpr std::int64_t lanes = 64 / static_cast<std::int64_t>(sizeof(T));
 };
+
+// f(0), f(1), ... f(P - 1) with constants: arrays indexed by them live in registers, which a loop that is unrolled later does not achieve.
+template <int P, class F>
+PALIMPSEST_INLINE void parts(const F& f) {
+    [&]<int... p>(std::integer_sequence<int, p...>) PALIMPSEST_INLINE_LAMBDA {
+        (f(std::integral_constant<int, p>{}), ...);
+    }(std::make_integer_sequence<int, P>{});
+}
 
 template <class T>
 PALIMPSEST_INLINE void load(typename Wide<T>::type& x, const T* from) {
@@ -64,9 +73,9 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
     }
     const auto put = [&](T* row, const Vec(&x)[P]) PALIMPSEST_INLINE_LAMBDA {
         if (live == width) {
-            for (int p = 0; p < P; ++p) store(row + p * lanes, x[p]);
+            parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA { store(row + p * lanes, x[p]); });
         } else {
-            for (int p = 0; p < P; ++p) store(edge + p * lanes, x[p]);
+            parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA { store(edge + p * lanes, x[p]); });
             std::copy(edge, edge + live, row);
         }
     };
@@ -79,17 +88,17 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
         const T* decay = in.decay != nullptr ? in.decay + row * gate_stride : nullptr;
         Vec r[P];
         if (live == width) {
-            for (int p = 0; p < P; ++p) load<T>(r[p], in.u + row * value_stride + first + p * lanes);
+            parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA { load<T>(r[p], in.u + row * value_stride + first + p * lanes); });
         } else {
             std::copy(in.u + row * value_stride + first, in.u + row * value_stride + first + live, edge);
-            for (int p = 0; p < P; ++p) load<T>(r[p], edge + p * lanes);
+            parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA { load<T>(r[p], edge + p * lanes); });
         }
         // Decay and the read of the error. Two sums, of even and odd rows: one would wait for itself.
         if (in.e != nullptr || decay != nullptr) {
             const T* e = in.e != nullptr ? in.e + row * key_stride : nullptr;
             Vec sum[2][P] = {};
             const auto visit = [&](std::int64_t a, int half) PALIMPSEST_INLINE_LAMBDA {
-                for (int p = 0; p < P; ++p) {
+                parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA {
                     Vec s;
                     load<T>(s, S + a * width + p * lanes);
                     if (decay != nullptr) {
@@ -97,7 +106,7 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
                         store(S + a * width + p * lanes, s);
                     }
                     if (e != nullptr) sum[half][p] += e[a] * s;
-                }
+                });
             };
             std::int64_t a = 0;
             for (; a + 1 < K; a += 2) {
@@ -105,7 +114,7 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
                 visit(a + 1, 1);
             }
             if (a < K) visit(a, 0);
-            for (int p = 0; p < P; ++p) r[p] -= sum[0][p] + sum[1][p];
+            parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA { r[p] -= sum[0][p] + sum[1][p]; });
         }
         if (out.residual != nullptr) put(out.residual + row * value_stride + first, r);
         // The write, and the read after it on a token's last micro-step.
@@ -114,13 +123,13 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
         const T* q = in.q + token * key_stride;
         Vec sum[2][P] = {};
         const auto visit = [&](std::int64_t a, int half) PALIMPSEST_INLINE_LAMBDA {
-            for (int p = 0; p < P; ++p) {
+            parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA {
                 Vec s;
                 load<T>(s, S + a * width + p * lanes);
                 s += k[a] * r[p];
                 store(S + a * width + p * lanes, s);
                 if (reads) sum[half][p] += q[a] * s;
-            }
+            });
         };
         std::int64_t a = 0;
         for (; a + 1 < K; a += 2) {
@@ -129,7 +138,7 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
         }
         if (a < K) visit(a, 0);
         if (reads) {
-            for (int p = 0; p < P; ++p) sum[0][p] = (sum[0][p] + sum[1][p]) * in.scale;
+            parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA { sum[0][p] = (sum[0][p] + sum[1][p]) * in.scale; });
             put(out.o + token * value_stride + first, sum[0]);
         }
     }
@@ -163,13 +172,13 @@ PALIMPSEST_INLINE void adjoint_write(std::int64_t V, std::int64_t stride, const 
     using Vec = typename Wide<T>::type;
     constexpr std::int64_t lanes = Wide<T>::lanes;
     Vec qs[P], ks[P], dqs[P] = {}, dks[P] = {};
-    for (int p = 0; p < P; ++p) {
+    parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA {
         load<T>(ks[p], k + p * lanes);
         if (reads) load<T>(qs[p], q + p * lanes);
-    }
+    });
     for (std::int64_t v = 0; v < V; ++v) {
         Vec part = {};
-        for (int p = 0; p < P; ++p) {
+        parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA {
             Vec d, s;
             load<T>(d, adjoint + v * stride + p * lanes);
             if (reads) {
@@ -180,13 +189,13 @@ PALIMPSEST_INLINE void adjoint_write(std::int64_t V, std::int64_t stride, const 
             }
             dks[p] += r[v] * d;
             part += ks[p] * d;
-        }
+        });
         dr[v] += total(part);
     }
-    for (int p = 0; p < P; ++p) {
+    parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA {
         store(dk + p * lanes, dks[p]);
         if (reads) store(dq + p * lanes, dqs[p]);
-    }
+    });
 }
 
 template <class T, int P, bool erases, bool decays>
@@ -195,12 +204,12 @@ PALIMPSEST_INLINE void adjoint_erase(std::int64_t V, std::int64_t stride, const 
     using Vec = typename Wide<T>::type;
     constexpr std::int64_t lanes = Wide<T>::lanes;
     Vec es[P], as[P], des[P] = {}, dgs[P] = {};
-    for (int p = 0; p < P; ++p) {
+    parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA {
         if (erases) load<T>(es[p], e + p * lanes);
         if (decays) load<T>(as[p], decay + p * lanes);
-    }
+    });
     for (std::int64_t v = 0; v < V; ++v) {
-        for (int p = 0; p < P; ++p) {
+        parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA {
             Vec d, s;
             load<T>(d, adjoint + v * stride + p * lanes);
             load<T>(s, before + v * stride + p * lanes);
@@ -213,12 +222,12 @@ PALIMPSEST_INLINE void adjoint_erase(std::int64_t V, std::int64_t stride, const 
                 d *= as[p];
             }
             store(adjoint + v * stride + p * lanes, d);
-        }
+        });
     }
-    for (int p = 0; p < P; ++p) {
+    parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA {
         if (erases) store(de + p * lanes, des[p]);
         if (decays) store(dg + p * lanes, dgs[p]);
-    }
+    });
 }
 
 // Scratch of the backward pass, all rows padded to whole vectors.

@@ -3,7 +3,7 @@
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define PALIMPSEST_SIMD __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#define PALIMPSEST_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define PALIMPSEST_SIMD
 #endif
