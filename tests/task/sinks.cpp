@@ -47,6 +47,15 @@ struct Wide : EventProgram {
     }
 };
 
+// The same value again is a write, but no change.
+struct Again : EventProgram {
+    template <class Sink>
+    PALIMPSEST_HD void emit(Rng&, Sink& sink) const {
+        for (const std::int64_t value : {1, 1, 2, 2, 1}) sink.write(0, value);
+        sink.read(0);
+    }
+};
+
 // One mistake at a time.
 struct Wrong : EventProgram {
     int mistake = 0;
@@ -121,6 +130,18 @@ TEST_CASE("answers of several tokens are judged as a whole", "[task]") {
     CHECK(judge(program, {0}, {6, 5})[0] == Answer::stale);
     CHECK(judge(program, {0}, {5, 6})[0] == Answer::unbound);
     CHECK(judge(program, {0}, {6, 3})[0] == Answer::not_a_value);
+}
+
+TEST_CASE("overwrites count changes, distance counts from the last write", "[task]") {
+    Again again;
+    again.shape = {.length = 11, .queries = 1, .writes = 5, .max_overwrites = 2,
+                   .vocabulary = {.size = 5, .keys = 1, .value_first = 2, .values = 3}};
+    const ProgramOf<Again> program("again", {again});
+    const Batch batch = generate(program, {0});
+    CHECK(batch.overwrites == std::vector<std::int64_t>{2});
+    CHECK(batch.distance == std::vector<std::int64_t>{1});
+    CHECK(judge(program, {0}, {3})[0] == Answer::correct);   // 1 again, though also a former value
+    CHECK(judge(program, {0}, {4})[0] == Answer::stale);
 }
 
 TEST_CASE("policies answer as their names say", "[task]") {
