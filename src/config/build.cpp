@@ -13,9 +13,11 @@ namespace {
 
 const std::vector<std::string> split_names = {"train", "valid", "test"};
 
-std::string unknown(const std::string& kind, const std::string& name, const std::vector<std::string>& known, const char* where = "") {
+std::string unknown(const std::string& kind, const std::string& name, const std::vector<std::string>& known,
+                    const char* where = "") {
     const std::string hint = did_you_mean(name, known);
-    return fmt::format("unknown {} '{}'{}{}", kind, name, where, hint.empty() ? fmt::format("; known: {}", join(known, ", ")) : hint);
+    return fmt::format("unknown {} '{}'{}{}", kind, name, where,
+                       hint.empty() ? fmt::format("; known: {}", join(known, ", ")) : hint);
 }
 
 // Options in which the segments of one list differ; never empty.
@@ -23,7 +25,9 @@ void label(std::vector<SegmentSpec>& segments) {
     for (std::size_t i = 0; i < segments.size(); ++i) {
         std::vector<std::string> words;
         for (const Value::Entry& option : segments[i].resolved.entries) {
-            const auto differs = [&](const SegmentSpec& other) { return !other.resolved.find(option.key)->same_content(option.value); };
+            const auto differs = [&](const SegmentSpec& other) {
+                return !other.resolved.find(option.key)->same_content(option.value);
+            };
             if (option.key != "examples" && std::any_of(segments.begin(), segments.end(), differs))
                 words.push_back(option.key + "=" + emit_flow(option.value));
         }
@@ -74,7 +78,8 @@ private:
         Value resolved = Value::map();
         const Value* task = root_.find("task");
         if (!task || task->kind != Value::Kind::map) {
-            errors_.error(place("task"), fmt::format("no task; write task: {{name: …}}; known tasks: {}", join(catalog_.tasks, ", ")));
+            errors_.error(place("task"),
+                          fmt::format("no task; write task: {{name: …}}; known tasks: {}", join(catalog_.tasks, ", ")));
             return resolved;
         }
         const Value* name = task->find("name");
@@ -130,7 +135,8 @@ private:
             return;
         }
         if (list->kind != Value::Kind::list) {
-            errors_.error(list->source, fmt::format("'{}' expects a list of segments; write [{{length: 64, examples: 1000}}]", path));
+            errors_.error(list->source,
+                          fmt::format("'{}' expects a list of segments; write [{{length: 64, examples: 1000}}]", path));
             return;
         }
         for (std::size_t i = 0; i < list->items.size(); ++i) {
@@ -169,7 +175,8 @@ private:
                     for (const Value& item : list->items) everywhere = everywhere && item.find(option.name);
             if (everywhere)
                 no_effect("task." + option.name, "task.test",
-                          fmt::format("every segment has its own '{}'; set task.train.0.{}, task.test.0.{}, …", option.name, option.name, option.name));
+                          fmt::format("every segment has its own '{}'; set task.train.0.{}, task.test.0.{}, …", option.name,
+                                      option.name, option.name));
         }
     }
 
@@ -220,7 +227,8 @@ private:
         // A base's depth gives way; a depth beside the layers must agree with them.
         const bool beside = depth && depth->source.text == place("model.layers").text;
         if (model.depth != layers && (beside || setting("model.depth")) && !swept("model.layers"))
-            errors_.error(depth->source, fmt::format("'model.depth' is {}, but 'model.layers' names {}", model.depth, plural(layers, "layer")));
+            errors_.error(depth->source,
+                          fmt::format("'model.depth' is {}, but 'model.layers' names {}", model.depth, plural(layers, "layer")));
         model.depth = layers;
     }
 
@@ -228,15 +236,18 @@ private:
         const TrainSpec& train = run_.train;
         const DataSpec& data = run_.data;
         if (train.epochs > 0 && data.mode != DataMode::fixed)
-            errors_.error(place("train.epochs"), "'train.epochs' needs data.mode fixed: fresh data have no epochs; write data: {mode: fixed}");
+            errors_.error(place("train.epochs"),
+                          "'train.epochs' needs data.mode fixed: fresh data have no epochs; write data: {mode: fixed}");
         if (train.epochs > 0)
-            no_effect("train.steps", "train.epochs", fmt::format("the run lasts {}; set train.epochs, or train.epochs=0 too", plural(train.epochs, "epoch")));
+            no_effect("train.steps", "train.epochs",
+                      fmt::format("the run lasts {}; set train.epochs, or train.epochs=0 too", plural(train.epochs, "epoch")));
         if (train.schedule_by == Cadence::epoch && train.epochs == 0)
             errors_.error(place("train.schedule_by"), "'train.schedule_by' epoch needs train.epochs");
         if (data.order == DataOrder::in_order && data.mode == DataMode::fresh)
             errors_.error(place("data.order"), "'data.order' in_order needs data.mode fixed: fresh data have no order");
         if (train.early_stop > 0 && train.eval_every == 0 && data.mode == DataMode::fresh)
-            errors_.error(place("train.early_stop"), "'train.early_stop' needs train.eval_every: nothing is evaluated before the end");
+            errors_.error(place("train.early_stop"),
+                          "'train.early_stop' needs train.eval_every: nothing is evaluated before the end");
         if (run_.run.precision != Precision::fp32 && run_.run.device == Device::cpu)
             errors_.error(place("run.precision"), "'run.precision' must be fp32 on the cpu; set run.device cuda");
     }

@@ -22,7 +22,8 @@ void merge(Value& below, Value above) {
         return;
     }
     for (Value::Entry& entry : above.entries) {
-        const auto old = std::find_if(below.entries.begin(), below.entries.end(), [&](const auto& e) { return e.key == entry.key; });
+        const auto old =
+            std::find_if(below.entries.begin(), below.entries.end(), [&](const auto& e) { return e.key == entry.key; });
         if (old == below.entries.end()) {
             below.entries.push_back(std::move(entry));
             continue;
@@ -159,7 +160,8 @@ void set_path(Value& root, const std::string& path, Value value, const Source& k
         if (place->kind == Value::Kind::list) {
             std::size_t index = 0;
             if (!parse_index(part, index) || index >= place->items.size()) {
-                const std::string right = place->items.empty() ? "it is empty" : fmt::format("its indices are 0 to {}", place->items.size() - 1);
+                const std::string right =
+                    place->items.empty() ? "it is empty" : fmt::format("its indices are 0 to {}", place->items.size() - 1);
                 return errors.error(here, fmt::format("'{}' is a list and has no entry '{}'; {}", walked, part, right));
             }
             next = &place->items[index];
@@ -171,7 +173,8 @@ void set_path(Value& root, const std::string& path, Value value, const Source& k
                 next = &place->set(part, Value::map(here));
                 place->entries.back().source = here;
             } else if (i + 1 == parts.size()) {
-                const auto entry = std::find_if(place->entries.begin(), place->entries.end(), [&](const auto& e) { return e.key == part; });
+                const auto entry =
+                    std::find_if(place->entries.begin(), place->entries.end(), [&](const auto& e) { return e.key == part; });
                 entry->source = here;
             }
         }

@@ -73,8 +73,8 @@ std::string Diagnostics::report() const {
     std::vector<const Entry*> sorted;
     for (const Entry& entry : errors_) sorted.push_back(&entry);
     const auto key = [](const Entry& e) {
-        return std::make_tuple(e.where.text ? std::string_view(e.where.text->name) : std::string_view(), e.where.line, e.where.column,
-                               std::string_view(e.message));
+        return std::make_tuple(e.where.text ? std::string_view(e.where.text->name) : std::string_view(), e.where.line,
+                               e.where.column, std::string_view(e.message));
     };
     std::stable_sort(sorted.begin(), sorted.end(), [&](const Entry* a, const Entry* b) { return key(*a) < key(*b); });
     sorted.erase(std::unique(sorted.begin(), sorted.end(), [&](const Entry* a, const Entry* b) { return key(*a) == key(*b); }),

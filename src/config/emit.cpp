@@ -28,8 +28,9 @@ std::string quote(std::string_view text) {
 bool is_literal(const std::string& text) {
     if (text == "true" || text == "false") return true;
     const auto begin = text.find_first_not_of("+-.");
-    return begin != std::string::npos && is_digit(text[begin]) &&
-           std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '+'; });
+    return begin != std::string::npos && is_digit(text[begin]) && std::all_of(text.begin(), text.end(), [](char c) {
+               return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '+';
+           });
 }
 
 std::string scalar(const Value& value) {
@@ -72,7 +73,8 @@ public:
         for (const auto& [text, comment] : lines_)
             if (text.size() <= 60) width = std::max(width, text.size());
         std::string all;
-        for (const auto& [text, comment] : lines_) all += comment.empty() ? text + "\n" : fmt::format("{:<{}}  # {}\n", text, width, comment);
+        for (const auto& [text, comment] : lines_)
+            all += comment.empty() ? text + "\n" : fmt::format("{:<{}}  # {}\n", text, width, comment);
         return all;
     }
 

@@ -36,7 +36,8 @@ std::vector<std::string> names_of(const std::vector<Value>& values) {
     std::vector<std::string> names;
     for (const Value& value : values) {
         const Value* name = value.find("name");
-        if (!name || name->kind != Value::Kind::scalar || std::find(names.begin(), names.end(), name->text) != names.end()) return {};
+        if (!name || name->kind != Value::Kind::scalar || std::find(names.begin(), names.end(), name->text) != names.end())
+            return {};
         names.push_back(name->text);
     }
     return names;
@@ -58,7 +59,8 @@ void read_grid(Sweep& sweep, const Value& grid, Diagnostics& errors) {
         } else {
             for (const Axis& axis : sweep.axes)
                 if (is_below(axis.path, entry.key))
-                    errors.error(entry.source, fmt::format("'{}' would overwrite '{}', which is swept too; write it first", entry.key, axis.path));
+                    errors.error(entry.source, fmt::format("'{}' would overwrite '{}', which is swept too; write it first",
+                                                           entry.key, axis.path));
             sweep.axes.push_back({entry.key, entry.source, entry.value.items, names_of(entry.value.items)});
         }
     }
@@ -78,14 +80,17 @@ Sweep read_sweep(const Value& block, const std::vector<Setting>& settings, Diagn
             sweep.seeds_place = entry.value.source;
         } else {
             const std::string hint = did_you_mean(entry.key, {"grid", "seeds"});
-            errors.error(entry.source, fmt::format("unknown key '{}' in 'sweep'{}", entry.key, hint.empty() ? "; known keys: grid, seeds" : hint));
+            errors.error(entry.source, fmt::format("unknown key '{}' in 'sweep'{}", entry.key,
+                                                   hint.empty() ? "; known keys: grid, seeds" : hint));
         }
     }
     for (const Axis& axis : sweep.axes) {
-        if (axis.path == "seed" && sweep.seeds_place.text) errors.error(sweep.seeds_place, "give either 'sweep.seeds' or 'seed' in the grid");
+        if (axis.path == "seed" && sweep.seeds_place.text)
+            errors.error(sweep.seeds_place, "give either 'sweep.seeds' or 'seed' in the grid");
         for (const Setting& setting : settings)
             if (is_below(setting.path, axis.path))
-                errors.error(setting.source, fmt::format("'{}' has no effect: the sweep sets '{}'; set sweep.grid.{}=[…]", setting.path, axis.path, axis.path));
+                errors.error(setting.source, fmt::format("'{}' has no effect: the sweep sets '{}'; set sweep.grid.{}=[…]",
+                                                         setting.path, axis.path, axis.path));
     }
     if (sweep.points() > most_runs || static_cast<std::size_t>(sweep.seeds) > most_runs / sweep.points())
         errors.error(block.source, fmt::format("more than {} runs", most_runs));
@@ -119,7 +124,8 @@ public:
             Value tree = root_;
             std::vector<std::size_t> index(sweep_.axes.size());
             std::size_t rest = point;
-            for (std::size_t a = index.size(); a-- > 0; rest /= sweep_.axes[a].values.size()) index[a] = rest % sweep_.axes[a].values.size();
+            for (std::size_t a = index.size(); a-- > 0; rest /= sweep_.axes[a].values.size())
+                index[a] = rest % sweep_.axes[a].values.size();
             std::vector<Setting> settings = settings_;
             for (std::size_t a = 0; a < index.size(); ++a) {
                 const Value& value = sweep_.axes[a].values[index[a]];
@@ -206,7 +212,8 @@ Experiment parse_experiment(const std::string& name, const std::string& text, co
 Experiment load_experiment(const std::string& path, const std::vector<std::string>& overrides, const Catalog& catalog,
                            const std::vector<std::string>& config_dirs) {
     std::vector<std::string> tried = {path};
-    for (const std::string& folder : config_dirs) tried.push_back((std::filesystem::path(folder) / path).lexically_normal().string());
+    for (const std::string& folder : config_dirs)
+        tried.push_back((std::filesystem::path(folder) / path).lexically_normal().string());
     for (const std::string& candidate : tried)
         if (file_exists(candidate)) return parse_experiment(candidate, read_file(candidate), overrides, catalog, config_dirs);
     fail(ExitCode::usage, "no config '{}'; looked for {}", path, join(tried, ", "));

@@ -60,7 +60,8 @@ std::string identity_text(const RunSpec& run, const Catalog& catalog) {
     add_segments(lines, "train", run.task.train, task);
     add_segments(lines, "test", run.task.test, task);
     if (!same(run.task.valid, run.task.test)) add_segments(lines, "valid", run.task.valid, task);
-    for (const auto& [name, options] : run.mixers) lines.add("mixers." + name, catalog.mixer_schema(name)->write_identity(options.get()));
+    for (const auto& [name, options] : run.mixers)
+        lines.add("mixers." + name, catalog.mixer_schema(name)->write_identity(options.get()));
     return lines.str();
 }
 

@@ -124,7 +124,8 @@ std::optional<T> plain(const Value& value, std::string_view path, std::string_vi
 }
 
 bool inside(double value, const Limits& limits) {
-    return (limits.low_open ? value > limits.low : value >= limits.low) && (limits.high_open ? value < limits.high : value <= limits.high);
+    return (limits.low_open ? value > limits.low : value >= limits.low) &&
+           (limits.high_open ? value < limits.high : value <= limits.high);
 }
 
 template <class T>
@@ -146,7 +147,8 @@ Parsed<bool> parse_bool(const std::string& text) {
 Parsed<Range> parse_range(const std::string& text) {
     const auto dots = text.find("..");
     const auto low = parse_integer(text.substr(0, dots));
-    if (dots == std::string::npos) return low.value ? Parsed<Range>{Range{*low.value, *low.value}, ""} : Parsed<Range>{{}, low.remark};
+    if (dots == std::string::npos)
+        return low.value ? Parsed<Range>{Range{*low.value, *low.value}, ""} : Parsed<Range>{{}, low.remark};
     const auto high = parse_integer(text.substr(dots + 2));
     if (!low.value || !high.value) return {{}, ""};
     if (*low.value > *high.value) return {{}, fmt::format("; write the lower end first: {}..{}", *high.value, *low.value)};

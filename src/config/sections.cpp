@@ -16,10 +16,14 @@ const Schema<ModelSpec>& model_schema() {
             .field("depth", &ModelSpec::depth, at_least(1), "number of layers; follows from 'layers' when they are given")
             .field("layers", &ModelSpec::layers, "one mixer a layer, such as [base_conv, softmax]")
             .choice("mlp", &ModelSpec::mlp,
-                    {{"none", Mlp::none}, {"identity_with_norm", Mlp::identity_with_norm}, {"gelu", Mlp::gelu}, {"swiglu", Mlp::swiglu}},
+                    {{"none", Mlp::none},
+                     {"identity_with_norm", Mlp::identity_with_norm},
+                     {"gelu", Mlp::gelu},
+                     {"swiglu", Mlp::swiglu}},
                     "after each mixer; identity_with_norm adds norm(residual) to the residual, as zoology does")
             .field("mlp_expansion", &ModelSpec::mlp_expansion, above(0), "hidden width of the MLP over the width")
-            .choice("norm", &ModelSpec::norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}}, "of the residual stream, before each branch")
+            .choice("norm", &ModelSpec::norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
+                    "of the residual stream, before each branch")
             .field("norm_eps", &ModelSpec::norm_eps, above(0), "added to the variance")
             .choice("positions", &ModelSpec::positions,
                     {{"none", Positions::none}, {"learned", Positions::learned}, {"rotary", Positions::rotary}},
@@ -31,7 +35,9 @@ const Schema<ModelSpec>& model_schema() {
             .field("init_std", &ModelSpec::init_std, above(0), "standard deviation of the normal initial weights")
             .field("rescale_output", &ModelSpec::rescale_output, "output projections: standard deviation / sqrt(residual branches)")
             .choice("embedding_init", &ModelSpec::embedding_init,
-                    {{"normal", EmbeddingInit::normal}, {"unit_normal", EmbeddingInit::unit_normal}, {"spherical", EmbeddingInit::spherical}},
+                    {{"normal", EmbeddingInit::normal},
+                     {"unit_normal", EmbeddingInit::unit_normal},
+                     {"spherical", EmbeddingInit::spherical}},
                     "normal: as init_std; unit_normal: deviation 1; spherical: unit length")
             .field("train_embedding", &ModelSpec::train_embedding, "false: the embedding stays as it was drawn")
             .field("embedding_dropout", &ModelSpec::embedding_dropout, fraction_below_one, "after the embedding")
@@ -54,14 +60,16 @@ const Schema<TrainSpec>& train_schema() {
             .choice("weight_decay_on", &TrainSpec::weight_decay_on, {{"matrices", DecayOn::matrices}, {"all", DecayOn::all}},
                     "all: norms, biases and embeddings too")
             .field("warmup", &TrainSpec::warmup, at_least(0), "steps over which the learning rate rises linearly")
-            .choice("schedule", &TrainSpec::schedule, {{"constant", Schedule::constant}, {"cosine", Schedule::cosine}}, "after the warm-up")
+            .choice("schedule", &TrainSpec::schedule, {{"constant", Schedule::constant}, {"cosine", Schedule::cosine}},
+                    "after the warm-up")
             .choice("schedule_by", &TrainSpec::schedule_by, {{"step", Cadence::step}, {"epoch", Cadence::epoch}},
                     "epoch: the learning rate changes between epochs only")
             .field("lr_final", &TrainSpec::lr_final, between(0, 1), "fraction of the learning rate at the end of the cosine")
             .field("clip", &TrainSpec::clip, at_least(0), "largest norm of the whole gradient; 0: off")
             .field("early_stop", &TrainSpec::early_stop, between(0, 1), "stop once the selecting accuracy exceeds it; 0: never")
             .choice("non_finite", &TrainSpec::non_finite,
-                    {{"stop", NonFinite::stop}, {"skip", NonFinite::skip}, {"warn", NonFinite::warn}}, "what a loss that is not finite does")
+                    {{"stop", NonFinite::stop}, {"skip", NonFinite::skip}, {"warn", NonFinite::warn}},
+                    "what a loss that is not finite does")
             .field("eval_every", &TrainSpec::eval_every, at_least(0),
                    "steps between evaluations; 0: at the end, and after each epoch where data.mode is fixed")
             .field("eval_batch", &TrainSpec::eval_batch, at_least(0), "sequences at once in an evaluation; 0: as train.batch")
@@ -72,12 +80,14 @@ const Schema<TrainSpec>& train_schema() {
 const Schema<DataSpec>& data_schema() {
     static const Schema<DataSpec> schema =
         Schema<DataSpec>()
-            .field("seed", &DataSpec::seed, at_least(0), "of the valid and test examples; shared by a sweep, so that its runs answer the same questions")
+            .field("seed", &DataSpec::seed, at_least(0),
+                   "of the valid and test examples; shared by a sweep, so that its runs answer the same questions")
             .choice("mode", &DataSpec::mode, {{"fresh", DataMode::fresh}, {"fixed", DataMode::fixed}},
                     "fresh: no example comes twice; fixed: each segment's number of examples, again and again")
             .choice("order", &DataSpec::order, {{"shuffled", DataOrder::shuffled}, {"in_order", DataOrder::in_order}},
                     "of fixed examples: another permutation in each epoch, or always as they were drawn")
-            .choice("segments", &DataSpec::segments, {{"interleaved", SegmentOrder::interleaved}, {"in_order", SegmentOrder::in_order}},
+            .choice("segments", &DataSpec::segments,
+                    {{"interleaved", SegmentOrder::interleaved}, {"in_order", SegmentOrder::in_order}},
                     "which segment a step trains on: spread in proportion to their examples, or one after the other")
             .field("check_overlap", &DataSpec::check_overlap, "refuse test examples that are among the training examples")
             .not_identity();
@@ -106,7 +116,10 @@ const Schema<RuntimeSpec>& runtime_schema() {
             .choice("precision", &RuntimeSpec::precision,
                     {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}}, "of the matrix products")
             .choice("backend", &RuntimeSpec::backend,
-                    {{"auto", OpsBackend::automatic}, {"reference", OpsBackend::reference}, {"chunk", OpsBackend::chunk}, {"fused", OpsBackend::fused}},
+                    {{"auto", OpsBackend::automatic},
+                     {"reference", OpsBackend::reference},
+                     {"chunk", OpsBackend::chunk},
+                     {"fused", OpsBackend::fused}},
                     "of the recurrences")
             .field("log_every", &RuntimeSpec::log_every, at_least(1), "steps between rows of the training log")
             .not_identity()
@@ -118,15 +131,16 @@ const Schema<RuntimeSpec>& runtime_schema() {
 }
 
 const Schema<RunSpec>& run_schema() {
-    static const Schema<RunSpec> schema = Schema<RunSpec>()
-                                              .field("name", &RunSpec::name, "human part of the folders' names; the file's name when not given")
-                                              .not_identity()
-                                              .field("seed", &RunSpec::seed, at_least(0), "of initial weights, training examples and dropout")
-                                              .group("model", &RunSpec::model, model_schema(), "the network")
-                                              .group("train", &RunSpec::train, train_schema(), "optimisation")
-                                              .group("data", &RunSpec::data, data_schema(), "which examples, in which order")
-                                              .group("eval", &RunSpec::eval, eval_schema(), "how results are scored")
-                                              .group("run", &RunSpec::run, runtime_schema(), "where and how it runs");
+    static const Schema<RunSpec> schema =
+        Schema<RunSpec>()
+            .field("name", &RunSpec::name, "human part of the folders' names; the file's name when not given")
+            .not_identity()
+            .field("seed", &RunSpec::seed, at_least(0), "of initial weights, training examples and dropout")
+            .group("model", &RunSpec::model, model_schema(), "the network")
+            .group("train", &RunSpec::train, train_schema(), "optimisation")
+            .group("data", &RunSpec::data, data_schema(), "which examples, in which order")
+            .group("eval", &RunSpec::eval, eval_schema(), "how results are scored")
+            .group("run", &RunSpec::run, runtime_schema(), "where and how it runs");
     return schema;
 }
 

@@ -53,11 +53,13 @@ public:
         return rest.substr(0, rest.find('\n'));
     }
     std::string_view rest_of_line(const YAML::Mark& mark) const {
-        return mark.line < 0 ? std::string_view() : rest_of_line(static_cast<std::size_t>(mark.line), static_cast<std::size_t>(mark.column));
+        return mark.line < 0 ? std::string_view()
+                             : rest_of_line(static_cast<std::size_t>(mark.line), static_cast<std::size_t>(mark.column));
     }
     // yaml-cpp lets the end of the text close a quote.
     bool quote_is_closed(const YAML::Mark& mark) const {
-        std::string_view rest = std::string_view(yaml_).substr(std::min(yaml_.size(), static_cast<std::size_t>(std::max(0, mark.pos))));
+        std::string_view rest =
+            std::string_view(yaml_).substr(std::min(yaml_.size(), static_cast<std::size_t>(std::max(0, mark.pos))));
         if (rest.starts_with('&')) rest.remove_prefix(std::min(rest.size(), rest.find_first_of("\"'")));
         if (rest.empty() || (rest[0] != '"' && rest[0] != '\'')) return true;
         for (std::size_t i = 1; i < rest.size(); ++i) {
@@ -91,7 +93,8 @@ public:
     void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
         Value value;
         const std::string_view word = places_.rest_of_line(mark);
-        const bool written = word.starts_with('~') || word.starts_with("null") || word.starts_with("Null") || word.starts_with("NULL");
+        const bool written =
+            word.starts_with('~') || word.starts_with("null") || word.starts_with("Null") || word.starts_with("NULL");
         // Of "lr:" with nothing after it the mark is that of whatever comes next; the key is a better place.
         value.source = !written && !frames_.empty() && frames_.back().has_key ? frames_.back().key_source : places_.at(mark);
         finish(std::move(value), anchor, 1, 0);
@@ -118,7 +121,8 @@ public:
         finish(std::move(value), anchor, 1, 0);
     }
 
-    void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                         YAML::EmitterStyle::value) override {
         open(Value::list(places_.at(mark)), tag, anchor);
     }
     void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
@@ -201,8 +205,9 @@ private:
         }
         const auto [first, is_new] = frame.keys.emplace(value.text, value.source);
         if (!is_new) {
-            const std::string place = first->second.line == value.source.line ? fmt::format("column {} of this line", first->second.column)
-                                                                              : fmt::format("line {}", first->second.line);
+            const std::string place = first->second.line == value.source.line
+                                          ? fmt::format("column {} of this line", first->second.column)
+                                          : fmt::format("line {}", first->second.line);
             errors_.error(value.source, fmt::format("duplicate key '{}' in line {}; it already stands in {}", value.text,
                                                     value.source.line, place));
             return;
@@ -229,7 +234,8 @@ void report(const YAML::Exception& error, const Places& places, const Source& in
         const auto line = static_cast<std::size_t>(error.mark.line);
         const std::string_view text = places.rest_of_line(line, 0);
         const auto tab = text.substr(0, text.find_first_not_of(" \t")).find('\t');
-        if (tab != std::string_view::npos) return errors.error(places.at(line, tab), "a tab in the indentation; indent with blanks");
+        if (tab != std::string_view::npos)
+            return errors.error(places.at(line, tab), "a tab in the indentation; indent with blanks");
     }
     const std::pair<const char*, const char*> known[] = {
         {"end of map not found", "this does not continue the map above; check the indentation, and that ': ' follows each key"},
@@ -245,7 +251,8 @@ void report(const YAML::Exception& error, const Places& places, const Source& in
     for (const auto& [theirs, ours] : known)
         if (is(theirs)) return errors.error(where, ours);
     const std::string_view rest = places.rest_of_line(error.mark);
-    if (is("unknown token") && !rest.empty()) return errors.error(where, fmt::format("a text that begins with '{}' must be quoted", rest[0]));
+    if (is("unknown token") && !rest.empty())
+        return errors.error(where, fmt::format("a text that begins with '{}' must be quoted", rest[0]));
     errors.error(where, message);
 }
 
@@ -314,7 +321,8 @@ Value parse_yaml(const std::string& name, const std::string& text) {
 
 Value load_yaml(const std::string& path) { return parse_yaml(path, read_file(path)); }
 
-Value parse_argument(std::shared_ptr<const SourceText> text, int argument, int column, const std::string& yaml, Diagnostics& errors) {
+Value parse_argument(std::shared_ptr<const SourceText> text, int argument, int column, const std::string& yaml,
+                     Diagnostics& errors) {
     if (yaml.find_first_not_of(" \t\n") == std::string::npos) {
         Value nothing;
         nothing.source = {std::move(text), argument, column};

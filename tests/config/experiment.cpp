@@ -79,7 +79,8 @@ TEST_CASE("a small config gives a whole run", "[experiment]") {
 }
 
 TEST_CASE("options of the task are defaults of its segments", "[experiment]") {
-    const RunSpec run = fake::run("task: {name: recall, pairs: 2, power: 1, train: [{pairs: 3}], valid: [{length: 16}], test: [{}]}\n");
+    const RunSpec run =
+        fake::run("task: {name: recall, pairs: 2, power: 1, train: [{pairs: 3}], valid: [{length: 16}], test: [{}]}\n");
     CHECK(recall(run.task.train[0]).pairs == 3);
     CHECK(recall(run.task.train[0]).power == 1);
     CHECK(recall(run.task.valid[0]).length == 16);
@@ -149,9 +150,12 @@ TEST_CASE("options that do not fit together stand at their segment", "[experimen
     Catalog catalog = fake::catalog();
     catalog.check_task = [](const std::string& task, const void* options) {
         const auto& recall = *static_cast<const fake::Recall*>(options);
-        if (recall.length < 4 * recall.pairs) fail(ExitCode::usage, "{}: {} pairs need a length of {}", task, recall.pairs, 4 * recall.pairs);
+        if (recall.length < 4 * recall.pairs)
+            fail(ExitCode::usage, "{}: {} pairs need a length of {}", task, recall.pairs, 4 * recall.pairs);
     };
-    const auto report = [&](const std::string& text) { return error_of([&] { parse_experiment("f.yaml", text, {}, catalog, {}); }); };
+    const auto report = [&](const std::string& text) {
+        return error_of([&] { parse_experiment("f.yaml", text, {}, catalog, {}); });
+    };
     CHECK(report("task:\n  name: recall\n  train: [{}, {pairs: 17}]\n  test: [{length: 8}]\nseeed: 1\n") ==
           "f.yaml:3:15: error: 'task.train.1': recall: 17 pairs need a length of 68\n"
           "  3 |   train: [{}, {pairs: 17}]\n"
@@ -170,8 +174,10 @@ TEST_CASE("mixers are validated even when a run does not use them", "[experiment
     CHECK(errors(small + "mixers: {delta: {haeds: 2}, cnv: {}}\n") ==
           Lines{"dir/f.yaml:5:18: unknown key 'haeds' in 'mixers.delta'; did you mean 'heads'?",
                 "dir/f.yaml:5:29: unknown mixer 'cnv' in 'mixers'; did you mean 'conv'?"});
-    CHECK(errors(small + "model: {layers: [conv, dleta]}\n") == Lines{"dir/f.yaml:5:24: unknown mixer 'dleta'; did you mean 'delta'?"});
-    const RunSpec run = fake::run(small + "model: {layers: [conv, delta, delta]}\nmixers: {delta: {heads: 2}, softmax: {heads: 4}}\n");
+    CHECK(errors(small + "model: {layers: [conv, dleta]}\n") ==
+          Lines{"dir/f.yaml:5:24: unknown mixer 'dleta'; did you mean 'delta'?"});
+    const RunSpec run =
+        fake::run(small + "model: {layers: [conv, delta, delta]}\nmixers: {delta: {heads: 2}, softmax: {heads: 4}}\n");
     CHECK(run.model.depth == 3);
     REQUIRE(run.mixers.size() == 2);
     CHECK(static_cast<const fake::Conv*>(run.mixers.at("conv").get())->kernel == 3);
@@ -181,22 +187,26 @@ TEST_CASE("mixers are validated even when a run does not use them", "[experiment
 TEST_CASE("keys that do not fit together", "[experiment]") {
     CHECK(errors(small + "train: {epochs: 3}\n") ==
           Lines{"dir/f.yaml:5:17: 'train.epochs' needs data.mode fixed: fresh data have no epochs; write data: {mode: fixed}"});
-    CHECK(errors(small + "train: {schedule_by: epoch}\n") == Lines{"dir/f.yaml:5:22: 'train.schedule_by' epoch needs train.epochs"});
+    CHECK(errors(small + "train: {schedule_by: epoch}\n") ==
+          Lines{"dir/f.yaml:5:22: 'train.schedule_by' epoch needs train.epochs"});
     CHECK(errors(small + "data: {order: in_order}\n") ==
           Lines{"dir/f.yaml:5:15: 'data.order' in_order needs data.mode fixed: fresh data have no order"});
     CHECK(errors(small + "train: {early_stop: 0.99}\n") ==
           Lines{"dir/f.yaml:5:21: 'train.early_stop' needs train.eval_every: nothing is evaluated before the end"});
-    CHECK(errors(small + "run: {precision: bf16}\n") == Lines{"dir/f.yaml:5:18: 'run.precision' must be fp32 on the cpu; set run.device cuda"});
+    CHECK(errors(small + "run: {precision: bf16}\n") ==
+          Lines{"dir/f.yaml:5:18: 'run.precision' must be fp32 on the cpu; set run.device cuda"});
     CHECK(errors(small + "model: {depth: 3, layers: [conv, delta]}\n") ==
           Lines{"dir/f.yaml:5:16: 'model.depth' is 3, but 'model.layers' names 2 layers"});
     CHECK(errors(small + "name: ''\n") == Lines{"dir/f.yaml:5:7: 'name' must not be empty"});
-    CHECK(error(small + "train: {epochs: 3, schedule_by: epoch, early_stop: 0.99}\ndata: {mode: fixed, order: in_order}\n").empty());
+    CHECK(
+        error(small + "train: {epochs: 3, schedule_by: epoch, early_stop: 0.99}\ndata: {mode: fixed, order: in_order}\n").empty());
     CHECK(error(small + "run: {precision: bf16, device: cuda}\n").empty());
 }
 
 TEST_CASE("overrides follow the file's rules", "[override]") {
-    const RunSpec run = fake::run(small + "train: {lr: 1e-2}\n",
-                                  {"train.lr=3e-4", "task.test.0.pairs=3", "model.layers=[conv, delta]", "mixers.delta.heads=2", "train.lr=3e-5"});
+    const RunSpec run =
+        fake::run(small + "train: {lr: 1e-2}\n",
+                  {"train.lr=3e-4", "task.test.0.pairs=3", "model.layers=[conv, delta]", "mixers.delta.heads=2", "train.lr=3e-5"});
     CHECK(run.train.lr == 3e-5);
     CHECK(recall(run.task.test[0]).pairs == 3);
     CHECK(run.model.layers == Lines{"conv", "delta"});
@@ -242,12 +252,14 @@ TEST_CASE("an override without effect is an error", "[override]") {
     CHECK(errors(small + "model: {layers: [conv, delta]}\n", {"model.mixer=delta"}) ==
           Lines{"<command line>:argument 1: 'model.mixer' has no effect: 'model.layers' names the mixer of each layer"});
     CHECK(errors(small + "data: {mode: fixed}\ntrain: {epochs: 3}\n", {"train.steps=10"}) ==
-          Lines{"<command line>:argument 1: 'train.steps' has no effect: the run lasts 3 epochs; set train.epochs, or train.epochs=0 too"});
+          Lines{"<command line>:argument 1: 'train.steps' has no effect: the run lasts 3 epochs; set train.epochs, or "
+                "train.epochs=0 too"});
     CHECK(errors(small + "sweep: {grid: {train.lr: [1, 2]}}\n", {"train.lr=3"}) ==
           Lines{"<command line>:argument 1: 'train.lr' has no effect: the sweep sets 'train.lr'; set sweep.grid.train.lr=[…]"});
     CHECK(error(small + "data: {mode: fixed}\ntrain: {epochs: 3}\n", {"train.epochs=0", "train.steps=10"}).empty());
     // At some points of the sweep it has one.
-    const Experiment mixed = fake::parse(small + "data: {mode: fixed}\nsweep: {grid: {train.epochs: [0, 3]}}\n", {"train.steps=10"});
+    const Experiment mixed =
+        fake::parse(small + "data: {mode: fixed}\nsweep: {grid: {train.epochs: [0, 3]}}\n", {"train.steps=10"});
     CHECK(mixed.runs.at(0).spec.train.steps == 10);
     CHECK(mixed.runs.at(1).spec.train.epochs == 3);
     CHECK(fake::parse(small + "sweep: {grid: {train.lr: [1, 2]}}\n", {"sweep.grid.train.lr=[3]"}).runs.size() == 1);
@@ -256,9 +268,11 @@ TEST_CASE("an override without effect is an error", "[override]") {
 TEST_CASE("bases merge; later ones win, the file over all", "[base]") {
     const Folder folder;
     folder.file("configs/tasks/recall.yaml", small);
-    folder.file("configs/a.yaml", "train: {lr: 0.1, steps: 10}\nmodel: {layers: [conv, delta], width: 8}\nmixers: {delta: {heads: 2}}\n");
+    folder.file("configs/a.yaml",
+                "train: {lr: 0.1, steps: 10}\nmodel: {layers: [conv, delta], width: 8}\nmixers: {delta: {heads: 2}}\n");
     folder.file("configs/b.yaml", "base: a.yaml\ntrain: {lr: 0.2}\nmodel: {layers: [delta]}\n");
-    const std::string file = folder.file("main.yaml", "base: [tasks/recall.yaml, b.yaml]\ntrain: {batch: 7}\nmixers: {delta: {normalise: false}}\n");
+    const std::string file =
+        folder.file("main.yaml", "base: [tasks/recall.yaml, b.yaml]\ntrain: {batch: 7}\nmixers: {delta: {normalise: false}}\n");
     const Experiment experiment = load_experiment(file, {"train.warmup=5"}, fake::catalog(), {folder.file("configs")});
     const RunSpec& run = experiment.runs[0].spec;
     CHECK(run.name == "main");
@@ -274,25 +288,30 @@ TEST_CASE("bases merge; later ones win, the file over all", "[base]") {
     CHECK_THAT(experiment.explain, ContainsSubstring("  lr: 0.2"));
     CHECK_THAT(experiment.explain, ContainsSubstring("# " + folder.file("configs/b.yaml") + ":2\n"));
 
-    const std::string error = error_of([&] { load_experiment(folder.file("bad.yaml", "base: b.yaml\n" + small + "model: {widht: 3}\n"), {},
-                                                             fake::catalog(), {folder.file("configs")}); });
+    const std::string error = error_of([&] {
+        load_experiment(folder.file("bad.yaml", "base: b.yaml\n" + small + "model: {widht: 3}\n"), {}, fake::catalog(),
+                        {folder.file("configs")});
+    });
     CHECK(first_line(error) == folder.file("bad.yaml") + ":6:9: unknown key 'widht' in 'model'; did you mean 'width'?");
 }
 
 TEST_CASE("bases that are missing, circular or unreadable", "[base]") {
     const Folder folder;
     const auto load = [&](const std::string& text) {
-        return first_line(error_of([&] { load_experiment(folder.file("main.yaml", text), {}, fake::catalog(), {folder.file("configs")}); }));
+        return first_line(
+            error_of([&] { load_experiment(folder.file("main.yaml", text), {}, fake::catalog(), {folder.file("configs")}); }));
     };
-    CHECK(load("base: [no.yaml]\n") == folder.file("main.yaml") + ":1:8: no base 'no.yaml'; looked for " + folder.file("no.yaml") + ", " +
-                                           folder.file("configs/no.yaml"));
+    CHECK(load("base: [no.yaml]\n") == folder.file("main.yaml") + ":1:8: no base 'no.yaml'; looked for " + folder.file("no.yaml") +
+                                           ", " + folder.file("configs/no.yaml"));
     folder.file("configs/a.yaml", "base: b.yaml\n");
     folder.file("configs/b.yaml", "seed: 1\nbase: a.yaml\n");
-    CHECK(load("base: a.yaml\n") == folder.file("configs/b.yaml") + ":2:7: bases in a circle: " + folder.file("main.yaml") + " -> " +
-                                        folder.file("configs/a.yaml") + " -> " + folder.file("configs/b.yaml") + " -> " + folder.file("configs/a.yaml"));
+    CHECK(load("base: a.yaml\n") == folder.file("configs/b.yaml") + ":2:7: bases in a circle: " + folder.file("main.yaml") +
+                                        " -> " + folder.file("configs/a.yaml") + " -> " + folder.file("configs/b.yaml") + " -> " +
+                                        folder.file("configs/a.yaml"));
     CHECK(load("base: main.yaml\n").find("bases in a circle") != std::string::npos);
     CHECK(load("base: {a: b}\n") ==
-          folder.file("main.yaml") + ":1:7: 'base' expects a file or a list of files, such as [tasks/mqar.yaml, models/small.yaml]");
+          folder.file("main.yaml") +
+              ":1:7: 'base' expects a file or a list of files, such as [tasks/mqar.yaml, models/small.yaml]");
     CHECK(load("base: [3, [x]]\n").find("no base '3'") != std::string::npos);
     folder.file("configs/broken.yaml", "a: [\n");
     CHECK(load("base: broken.yaml\n") == folder.file("configs/broken.yaml") + ":1:4: this '[' is not closed");

@@ -84,13 +84,17 @@ TEST_CASE("literals are read by one set of rules", "[scalars]") {
         {"1e400", "", "! , which a 64-bit number cannot hold", "", "\"1e400\"", "", ""},
         {"010", "! , which is ambiguous; write 10 or 0o10", "! , which is ambiguous; write 10 or 0o10", "", "\"010\"",
          "! , which is ambiguous; write 10 or 0o10", ""},
-        {"-08", "! , which is ambiguous; write -8", "! , which is ambiguous; write -8", "", "\"-08\"", "! , which is ambiguous; write -8", ""},
-        {"00.5", "! , which is ambiguous; write 0.5", "! , which is ambiguous; write 0.5", "", "\"00.5\"", "! , which is ambiguous; write 0.5", ""},
+        {"-08", "! , which is ambiguous; write -8", "! , which is ambiguous; write -8", "", "\"-08\"",
+         "! , which is ambiguous; write -8", ""},
+        {"00.5", "! , which is ambiguous; write 0.5", "! , which is ambiguous; write 0.5", "", "\"00.5\"",
+         "! , which is ambiguous; write 0.5", ""},
         {"0o10", "8", "", "", "\"0o10\"", "8", ""},
-        {"0x10", "! , which is hexadecimal; write 16", "! , which is hexadecimal; write 16", "", "\"0x10\"", "! , which is hexadecimal; write 16", ""},
+        {"0x10", "! , which is hexadecimal; write 16", "! , which is hexadecimal; write 16", "", "\"0x10\"",
+         "! , which is hexadecimal; write 16", ""},
         {"1_000", "! ; write 1000", "! ; write 1000", "", "\"1_000\"", "! ; write 1000", ""},
         {"3000000000", "3000000000", "3000000000.0", "", "\"3000000000\"", "3000000000", ""},
-        {"9223372036854775807", "9223372036854775807", "9.223372036854776e+18", "", "\"9223372036854775807\"", "9223372036854775807", ""},
+        {"9223372036854775807", "9223372036854775807", "9.223372036854776e+18", "", "\"9223372036854775807\"",
+         "9223372036854775807", ""},
         {"9223372036854775808", "! , which does not fit into 64 bits", "9.223372036854776e+18", "", "\"9223372036854775808\"",
          "! , which does not fit into 64 bits", ""},
         {"inf", "", "! ; a number must be finite", "", "inf", "", ""},
@@ -135,7 +139,8 @@ TEST_CASE("quotes make text of everything", "[scalars]") {
     CHECK(outcome("number", "'1e-3'") == "! 's.number' expects a number, got the text \"1e-3\"; write it without quotes");
     CHECK(outcome("flag", "\"true\"") == "! 's.flag' expects true or false, got the text \"true\"; write it without quotes");
     CHECK(outcome("flag", "\"no\"") == "! 's.flag' expects true or false, got the text \"no\"");
-    CHECK(outcome("range", "\"0..3\"") == "! 's.range' expects a range such as 0..3, got the text \"0..3\"; write it without quotes");
+    CHECK(outcome("range", "\"0..3\"") ==
+          "! 's.range' expects a range such as 0..3, got the text \"0..3\"; write it without quotes");
     CHECK(outcome("integer", "\"\"") == "! 's.integer' expects an integer, got the text \"\"");
     CHECK(outcome("text", "\"8\"") == "\"8\"");
     CHECK(outcome("text", "''") == "\"\"");
@@ -147,8 +152,10 @@ TEST_CASE("nothing, lists and maps are not scalars", "[scalars]") {
         INFO(nothing);
         Options options;
         Diagnostics errors;
-        schema().read(&options, parse_yaml("f.yaml", std::string("text: ") + nothing + "\ninteger: " + nothing + "\n"), "s", errors);
-        CHECK_THAT(errors.report(), ContainsSubstring("error: 's.text' expects text, got nothing; quote it if the word itself is meant\n"));
+        schema().read(&options, parse_yaml("f.yaml", std::string("text: ") + nothing + "\ninteger: " + nothing + "\n"), "s",
+                      errors);
+        CHECK_THAT(errors.report(),
+                   ContainsSubstring("error: 's.text' expects text, got nothing; quote it if the word itself is meant\n"));
         CHECK_THAT(errors.report(), ContainsSubstring("error: 's.integer' expects an integer, got nothing\n"));
     }
     CHECK(outcome("integer", "[1]") == "! 's.integer' expects an integer, got a list");

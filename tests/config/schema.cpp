@@ -104,7 +104,8 @@ TEST_CASE("unknown keys are errors with a suggestion or the known keys", "[schem
     CHECK(report("headz: 4\n") ==
           "f.yaml:1:1: error: unknown key 'headz' in 'mixers.delta'; did you mean 'heads'?\n  1 | headz: 4\n    | ^~~~~\n1 error");
     CHECK(first_line(report("zzz: 4\n")) ==
-          "f.yaml:1:1: unknown key 'zzz' in 'mixers.delta'; known keys: conv, dropout, feature_map, heads, layers, normalise, overwrites, "
+          "f.yaml:1:1: unknown key 'zzz' in 'mixers.delta'; known keys: conv, dropout, feature_map, heads, layers, normalise, "
+          "overwrites, "
           "scale, threads");
     CHECK(first_line(report("conv: {tap: 4}\n")) == "f.yaml:1:8: unknown key 'tap' in 'mixers.delta.conv'; did you mean 'taps'?");
     CHECK(first_line(report("head: 4\n", "")) == "f.yaml:1:1: unknown key 'head'; did you mean 'heads'?");

@@ -15,7 +15,9 @@ std::string varied(const PlannedRun& run) {
     return text;
 }
 
-std::string sweep_error(const std::string& sweep) { return first_line(error_of([&] { fake::parse(small + "sweep: " + sweep + "\n"); })); }
+std::string sweep_error(const std::string& sweep) {
+    return first_line(error_of([&] { fake::parse(small + "sweep: " + sweep + "\n"); }));
+}
 
 }  // namespace
 
@@ -72,7 +74,8 @@ TEST_CASE("seeds alone are a sweep; a sweep of nothing is one run", "[sweep]") {
 
 TEST_CASE("whole sections can be swept", "[sweep]") {
     const Experiment tasks = fake::parse(
-        "sweep:\n  grid:\n    task:\n      - {name: recall, train: [{}], test: [{}]}\n      - {name: update, train: [{}], test: [{overwrites: 2}]}\n"
+        "sweep:\n  grid:\n    task:\n      - {name: recall, train: [{}], test: [{}]}\n      - {name: update, train: [{}], test: "
+        "[{overwrites: 2}]}\n"
         "    model.layers: [[conv, delta], [delta]]\n");
     REQUIRE(tasks.runs.size() == 4);
     CHECK(varied(tasks.runs[0]) == "task=recall model.layers=[conv, delta]");
@@ -89,13 +92,16 @@ TEST_CASE("points that are the same run are merged, and it is said", "[sweep]") 
     CHECK(experiment.runs.size() == 8);
     REQUIRE(experiment.notes.size() == 1);
     CHECK(experiment.notes[0] ==
-          "4 of 12 points repeat another run and were merged; e.g. model.mixer=softmax mixers.delta.heads=2 seed=1 is model.mixer=softmax "
+          "4 of 12 points repeat another run and were merged; e.g. model.mixer=softmax mixers.delta.heads=2 seed=1 is "
+          "model.mixer=softmax "
           "mixers.delta.heads=1 seed=1");
 }
 
 TEST_CASE("swept values are typed and validated at their places", "[sweep]") {
     CHECK(error_of([&] {
-              fake::parse(small + "sweep:\n  grid:\n    train.lr: [1e-3, fast]\n    model.widht: [8, 16]\n    model.mixer: [delta, dleta]\n");
+              fake::parse(
+                  small +
+                  "sweep:\n  grid:\n    train.lr: [1e-3, fast]\n    model.widht: [8, 16]\n    model.mixer: [delta, dleta]\n");
           }) ==
           "dir/f.yaml:7:22: error: 'train.lr' expects a number, got 'fast'\n"
           "  7 |     train.lr: [1e-3, fast]\n"
@@ -116,7 +122,8 @@ TEST_CASE("what a sweep block may say", "[sweep]") {
     CHECK(sweep_error("{zip: {}}") == "dir/f.yaml:5:9: unknown key 'zip' in 'sweep'; known keys: grid, seeds");
     CHECK(sweep_error("{seed: 3}") == "dir/f.yaml:5:9: unknown key 'seed' in 'sweep'; did you mean 'seeds'?");
     CHECK(sweep_error("{seeds: 0}") == "dir/f.yaml:5:16: 'sweep.seeds' must be at least 1, got 0");
-    CHECK(sweep_error("{grid: 3}") == "dir/f.yaml:5:15: 'sweep.grid' expects a map from keys to lists of values, such as {train.lr: [1e-3, 3e-3]}");
+    CHECK(sweep_error("{grid: 3}") ==
+          "dir/f.yaml:5:15: 'sweep.grid' expects a map from keys to lists of values, such as {train.lr: [1e-3, 3e-3]}");
     CHECK(sweep_error("{grid: {train.lr: 3}}") == "dir/f.yaml:5:26: 'sweep.grid.train.lr' expects a list of values");
     CHECK(sweep_error("{grid: {train.lr: []}}") == "dir/f.yaml:5:26: 'sweep.grid.train.lr' has no values");
     CHECK(sweep_error("{grid: {name: [a, b]}}") == "dir/f.yaml:5:16: 'name' cannot be swept");
@@ -125,5 +132,6 @@ TEST_CASE("what a sweep block may say", "[sweep]") {
           "dir/f.yaml:5:34: 'model' would overwrite 'model.width', which is swept too; write it first");
     CHECK(sweep_error("{seeds: 10001}") == "dir/f.yaml:5:8: more than 10000 runs");
     CHECK(sweep_error("{seeds: 10000}").empty());
-    CHECK(sweep_error("{grid: {train.lr: [1, 2, 3], train.beta1: [0.1, 0.2]}, seeds: 5000}") == "dir/f.yaml:5:8: more than 10000 runs");
+    CHECK(sweep_error("{grid: {train.lr: [1, 2, 3], train.beta1: [0.1, 0.2]}, seeds: 5000}") ==
+          "dir/f.yaml:5:8: more than 10000 runs");
 }

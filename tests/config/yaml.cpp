@@ -90,7 +90,8 @@ TEST_CASE("duplicate keys name both lines and are all reported", "[yaml]") {
 
 TEST_CASE("what YAML allows and a config does not", "[yaml]") {
     const std::pair<const char*, const char*> cases[] = {
-        {"a: &m {x: 1}\nb:\n  <<: *m\n", "f.yaml:3:3: merge keys ('<<') are not read; repeat the keys, or compose files with 'base:'"},
+        {"a: &m {x: 1}\nb:\n  <<: *m\n",
+         "f.yaml:3:3: merge keys ('<<') are not read; repeat the keys, or compose files with 'base:'"},
         {"a: 1\n---\nb: 2\n", "f.yaml:2:1: a second document is never read; keep one document in a file"},
         {"a: !!int 3\n", "f.yaml:1:4: tags such as !!int are not read; write the value alone"},
         {"? [a, b]\n: c\n", "f.yaml:1:3: a key must be a word"},
@@ -144,7 +145,8 @@ TEST_CASE("deep nesting is an error, at once", "[yaml]") {
 
 TEST_CASE("a bomb of aliases is an error at the alias that goes too far", "[yaml]") {
     std::string bomb = "a: &a [1,1,1,1,1,1,1,1,1]\n";
-    for (char c = 'b'; c <= 'i'; ++c) bomb += fmt::format("{}: &{} [{}]\n", c, c, repeat(fmt::format("*{}, ", static_cast<char>(c - 1)), 9));
+    for (char c = 'b'; c <= 'i'; ++c)
+        bomb += fmt::format("{}: &{} [{}]\n", c, c, repeat(fmt::format("*{}, ", static_cast<char>(c - 1)), 9));
     std::string report;
     CHECK(seconds_of([&] { report = yaml_error(bomb); }) < 1.0);
     CHECK(first_line(report) == "f.yaml:6:8: more than 100000 values once its aliases are expanded");
@@ -156,8 +158,10 @@ TEST_CASE("emitted YAML reads back to the same values", "[yaml]") {
     root.set("number", Value::scalar("1.0e-05"));
     root.set("range", Value::scalar("0..3"));
     int i = 0;
-    for (const char* text : {"no", "1e3", "~", "", "null", "8", "a: b", "x #y", "- x", "it's", "say \"x\"", "back\\slash", "two\nlines", "tab\t",
-                             " blank ", "é", "<<", "=", "2001-01-01", "0x10", "[a", "a]", "a, b", "{", "*a", "&a", "%", "@", "y", "Off", "12:30"})
+    for (const char* text :
+         {"no",          "1e3",        "~",     "",        "null", "8",  "a: b", "x #y",       "- x",  "it's", "say \"x\"",
+          "back\\slash", "two\nlines", "tab\t", " blank ", "é",    "<<", "=",    "2001-01-01", "0x10", "[a",   "a]",
+          "a, b",        "{",          "*a",    "&a",      "%",    "@",  "y",    "Off",        "12:30"})
         root.set(fmt::format("t{}", i++), Value::scalar(text, true));
     Value list = Value::list();
     list.items = {Value::scalar("a"), Value::scalar("b")};
@@ -182,7 +186,8 @@ TEST_CASE("emitted YAML is block style with comments in one column", "[yaml]") {
 TEST_CASE("plain text that YAML 1.1 takes for something else is quoted", "[yaml]") {
     for (const char* text : {"no", "Yes", "ON", "n", "~", "null", "True", "", "8", "-1", ".5", "1e3", "a:b", "x#", " a", "a ", "é"})
         CHECK_FALSE(plain_text_is_safe(text));
-    for (const char* text : {"delta", "gated_delta", "north", "configs/mqar.yaml", "a b", "x=y", "e5"}) CHECK(plain_text_is_safe(text));
+    for (const char* text : {"delta", "gated_delta", "north", "configs/mqar.yaml", "a b", "x=y", "e5"})
+        CHECK(plain_text_is_safe(text));
 }
 
 TEST_CASE("the report is sorted, each error once, with line and caret", "[diagnostics]") {
