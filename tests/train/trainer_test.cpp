@@ -1,0 +1,342 @@
+// The laws of training: lanes, resume, what happens when a number is not finite, records of a run.
+#include "support.h"
+
+#include "core/error.h"
+#include "core/file.h"
+#include "store/run_file.h"
+
+#include <cmath>
+#include <cstring>
+
+using namespace palimpsest;
+using namespace palimpsest::testing;
+
+namespace {
+
+struct Outcome {
+    std::vector<LaneResult> results;
+    std::vector<Recorder> recorders;
+    std::vector<train::Checkpoint> checkpoints;   // at the end, per lane
+};
+
+std::string lane_folder(const TemporaryFolder& folder, std::size_t lane) {
+    return folder / ("lane" + std::to_string(lane));
+}
+
+// Trains a pack from the beginning in a folder of its own.
+Outcome train_pack(RunSpec spec, const std::vector<LaneValues>& values) {
+    const TemporaryFolder folder;
+    spec.run.checkpoint_every = 1'000'000;   // at the end only
+    Outcome out;
+    out.recorders = std::vector<Recorder>(values.size());
+    std::vector<Lane> lanes;
+    for (std::size_t r = 0; r < values.size(); ++r) lanes.push_back({values[r], &out.recorders[r], lane_folder(folder, r), {}});
+    Trainer trainer(spec, lanes);
+    out.results = trainer.run(never_stop);
+    for (std::size_t r = 0; r < values.size(); ++r) {
+        const std::vector<std::int64_t> steps = train::checkpoint_steps(lane_folder(folder, r));
+        if (steps.empty()) out.checkpoints.emplace_back();
+        else out.checkpoints.push_back(train::read_checkpoint(train::checkpoint_path(lane_folder(folder, r), steps.back())));
+    }
+    return out;
+}
+
+LaneValues with(std::uint64_t seed, double lr, double weight_decay = 0.1) {
+    LaneValues out;
+    out.seed = seed;
+    out.lr = lr;
+    out.weight_decay = weight_decay;
+    return out;
+}
+
+bool same_rows(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+    if (a.size() != b.size()) return false;
+    for (std::size_t i = 0; i < a.size(); ++i)
+        if (std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) return false;
+    return true;
+}
+
+void check_same(const EvalResult& a, const EvalResult& b) {
+    CHECK(a.step == b.step);
+    CHECK(a.answers == b.answers);
+    CHECK(a.loss_sum == b.loss_sum);
+    CHECK(a.valid_accuracy == b.valid_accuracy);
+    CHECK(a.test_accuracy == b.test_accuracy);
+}
+
+}  // namespace
+
+TEST_CASE("lanes of a pack are the runs alone", "[train][lanes]") {
+    RunSpec spec = small_run();
+    spec.train.steps = 10;
+    spec.model.embedding_dropout = 0.1;
+    const std::vector<LaneValues> values{with(1, 1e-3), with(2, 3e-3, 0), with(3, 1e-2, 0.3)};
+    const Outcome pack = train_pack(spec, values);
+    for (std::size_t r = 0; r < values.size(); ++r) {
+        const Outcome alone = train_pack(spec, {values[r]});
+        // Products of several lanes are summed in another order: after ten steps parameters of order 0.1 agree to 2e-5.
+        CHECK(largest_difference(pack.checkpoints[r], alone.checkpoints[0], "parameter/") < 2e-5);
+        CHECK(largest_difference(pack.checkpoints[r], alone.checkpoints[0], "first_moment/") < 2e-5);
+        REQUIRE(pack.recorders[r].rows.size() == alone.recorders[0].rows.size());
+        for (std::size_t i = 0; i < pack.recorders[r].rows.size(); ++i) {
+            CHECK(pack.recorders[r].rows[i][0] == Approx(alone.recorders[0].rows[i][0]).epsilon(1e-4));
+            CHECK(pack.recorders[r].rows[i][2] == Approx(alone.recorders[0].rows[i][2]).epsilon(1e-3));
+            CHECK(pack.recorders[r].rows[i][3] == alone.recorders[0].rows[i][3]);
+        }
+    }
+    CHECK(largest_difference(pack.checkpoints[0], pack.checkpoints[1], "parameter/") > 1e-2);
+}
+
+TEST_CASE("a lane that goes non-finite harms no other", "[train][lanes]") {
+    RunSpec spec = small_run();
+    spec.train.schedule = Schedule::constant;
+    const Outcome calm = train_pack(spec, {with(1, 1e-3), with(2, 1e-3), with(3, 1e-2)});
+    const Outcome wild = train_pack(spec, {with(1, 1e-3), with(2, 1e30), with(3, 1e-2)});
+    CHECK(wild.results[1].reason == StopReason::non_finite);
+    for (const std::size_t r : {0u, 2u}) {
+        CHECK(wild.results[r].reason == StopReason::finished);
+        CHECK(same_arrays(wild.checkpoints[r], calm.checkpoints[r]));
+        CHECK(same_rows(wild.recorders[r].rows, calm.recorders[r].rows));
+    }
+}
+
+TEST_CASE("killed and resumed is uninterrupted, bit for bit", "[train][resume]") {
+    RunSpec spec = small_run();
+    spec.model.embedding_dropout = 0.1;
+    spec.train.eval_every = 4;
+    spec.train.warmup = 3;
+    spec.task.train.push_back(segment("mqar", "{length: 48, pairs: 4, vocabulary: 32}", 60));
+    spec.data.mode = GENERATE(DataMode::fresh, DataMode::fixed);
+    spec.data.check_overlap = false;
+    const std::vector<LaneValues> values{with(1, 1e-3), with(2, 3e-3)};
+    const Outcome whole = train_pack(spec, values);
+
+    // `step_by_step`: interrupted after every step. Otherwise cut off with no farewell, at a checkpoint of step 5 or 10.
+    const bool step_by_step = GENERATE(true, false);
+    const bool damage = step_by_step ? false : GENERATE(true, false);
+    const TemporaryFolder folder;
+    std::vector<Recorder> told(2);
+    std::vector<LaneResult> results;
+    spec.run.checkpoint_every = step_by_step ? 1'000'000 : 5;
+    const auto lanes = [&] {
+        std::vector<Lane> out;
+        for (std::size_t r = 0; r < 2; ++r) out.push_back({values[r], &told[r], lane_folder(folder, r), {}});
+        return out;
+    };
+    if (step_by_step) {
+        const std::atomic<bool> at_once{true};
+        for (std::int64_t start = 0; start < 12; ++start) {
+            Trainer trainer(spec, lanes());
+            REQUIRE(trainer.resume() == start);
+            results = trainer.run(at_once);
+            CHECK(results[0].reason == (start < 11 ? StopReason::interrupted : StopReason::finished));
+        }
+    } else {
+        RunSpec shorter = spec;
+        Trainer(shorter, lanes()).run(never_stop);
+        // What a kill between steps 10 and 12 leaves: checkpoints 5 and 10 (here 10 and 12 stand; 12 is taken away).
+        for (std::size_t r = 0; r < 2; ++r) {
+            CHECK(train::checkpoint_steps(lane_folder(folder, r)) == std::vector<std::int64_t>{10, 12});
+            remove_file(train::checkpoint_path(lane_folder(folder, r), 12));
+        }
+        if (damage) {
+            const std::string path = train::checkpoint_path(lane_folder(folder, 1), 12);
+            write_file_atomic(path, read_file(train::checkpoint_path(lane_folder(folder, 1), 10)).substr(0, 3000));
+            write_file_atomic(train::checkpoint_path(lane_folder(folder, 0), 12), read_file(train::checkpoint_path(lane_folder(folder, 0), 10)));
+        }
+        told = std::vector<Recorder>(2);
+        Trainer trainer(spec, lanes());
+        REQUIRE(trainer.resume() == 10);
+        if (damage) {
+            REQUIRE(told[1].warnings.size() == 1);
+            CHECK(told[1].warnings[0] == "checkpoint " + train::checkpoint_path(lane_folder(folder, 1), 12) +
+                                             " is damaged: its checksum is wrong; going back to the one before");
+            CHECK(train::checkpoint_steps(lane_folder(folder, 0)) == std::vector<std::int64_t>{10});
+        } else {
+            CHECK(told[1].warnings.empty());
+        }
+        results = trainer.run(never_stop);
+    }
+    for (std::size_t r = 0; r < 2; ++r) {
+        train::Checkpoint end = train::read_checkpoint(train::checkpoint_path(lane_folder(folder, r), 12));
+        CHECK(same_arrays(end, whole.checkpoints[r]));
+        CHECK(end.facts == whole.checkpoints[r].facts);
+        check_same(results[r].last, whole.results[r].last);
+        check_same(results[r].best, whole.results[r].best);
+        if (step_by_step) {
+            CHECK(told[r].row_steps == std::vector<std::int64_t>{5, 10, 12});
+            CHECK(same_rows(told[r].rows, whole.recorders[r].rows));
+            REQUIRE(told[r].evals.size() == 3);
+            for (std::size_t i = 0; i < 3; ++i) check_same(told[r].evals[i], whole.recorders[r].evals[i]);
+        }
+    }
+}
+
+TEST_CASE("a checkpoint of another run or another model is refused", "[train][resume]") {
+    RunSpec spec = small_run();
+    spec.train.steps = 2;
+    spec.run.checkpoint_every = 1;
+    const TemporaryFolder folder;
+    Lane lane{with(1, 1e-3), nullptr, folder.path, "aaaa"};
+    Trainer(spec, {lane}).run(never_stop);
+    const std::string path = train::checkpoint_path(folder.path, 2);
+
+    CHECK(Trainer(spec, {lane}).resume() == 2);
+    lane.values.lr = 0.003;
+    CHECK_THROWS_WITH(Trainer(spec, {lane}).resume(), "checkpoint " + path + " belongs to another run: lr is 0.001 there and 0.003 here");
+    lane.values.lr = 0.001;
+    lane.run_id = "bbbb";
+    CHECK_THROWS_WITH(Trainer(spec, {lane}).resume(), "checkpoint " + path + " belongs to another run: run_id is aaaa there and bbbb here");
+    lane.run_id = "";
+    spec.model.norm = NormKind::rms;
+    CHECK_THROWS_WITH(Trainer(spec, {lane}).resume(),
+                      ContainsSubstring("checkpoint " + path + " does not fit this model:\n  ") &&
+                          ContainsSubstring("\n  'parameter/final_norm.bias' is float [16] in the checkpoint; not expected"));
+}
+
+TEST_CASE("resume without checkpoints, and with other threads", "[train][resume]") {
+    RunSpec spec = small_run();
+    spec.train.steps = 4;
+    spec.run.checkpoint_every = 2;
+    const TemporaryFolder folder;
+    Recorder told;
+    Lane lane{with(1, 1e-3), &told, folder.path, {}};
+    CHECK(Trainer(spec, {lane}).resume() == 0);
+    CHECK(told.warnings.empty());
+    Trainer(spec, {lane}).run(never_stop);
+    CHECK(told.checkpoints == std::vector<std::string>{train::checkpoint_path(folder.path, 2), train::checkpoint_path(folder.path, 4)});
+
+    spec.run.threads = 1;
+    CHECK(Trainer(spec, {lane}).resume() == 4);
+    REQUIRE(told.warnings.size() == 1);
+    CHECK(told.warnings[0] == "resumed with threads 1 (before: 2): the numbers go on to rounding, not bit for bit");
+
+    told.warnings.clear();
+    for (const std::int64_t step : {2, 4}) write_file_atomic(train::checkpoint_path(folder.path, step), "nothing of the kind\n");
+    CHECK(Trainer(spec, {lane}).resume() == 0);
+    REQUIRE(told.warnings.size() == 3);
+    CHECK(told.warnings[2] == "no step of which all lanes have a good checkpoint: starting from the beginning");
+}
+
+TEST_CASE("stop: the lane keeps its last finite parameters and the tensor is named", "[train][non_finite]") {
+    RunSpec spec = small_run();
+    spec.train.schedule = Schedule::constant;
+    const Outcome out = train_pack(spec, {with(1, 1e30)});
+    CHECK(out.results[0].reason == StopReason::non_finite);
+    CHECK(out.results[0].message == "step 2, lane 0: the loss is not finite; the hidden states are not, all parameters are");
+    CHECK(out.results[0].step == 2);
+    REQUIRE(out.recorders[0].row_steps == std::vector<std::int64_t>{2});
+    CHECK(std::isfinite(out.recorders[0].rows[0][0]));   // of step 1, the only update
+    CHECK(out.recorders[0].rows[0][4] == 1);
+    CHECK(out.recorders[0].warnings.empty());
+    for (const auto& [name, tensor] : out.checkpoints[0].arrays)
+        if (name.starts_with("parameter/")) CHECK(tensor.isfinite().all().item<bool>());
+    CHECK(out.checkpoints[0].fact("ended") == "non_finite");
+    CHECK(out.checkpoints[0].fact("message") == out.results[0].message);
+}
+
+TEST_CASE("skip and warn: the run goes on and the updates are counted", "[train][non_finite]") {
+    RunSpec spec = small_run();
+    spec.train.schedule = Schedule::constant;
+    spec.train.non_finite = GENERATE(NonFinite::skip, NonFinite::warn);
+    const Outcome out = train_pack(spec, {with(1, 1e30), with(1, 1e-3)});
+    CHECK(out.results[0].reason == StopReason::finished);
+    CHECK(out.results[0].step == 12);
+    REQUIRE(out.recorders[0].rows.size() == 3);
+    CHECK(out.recorders[0].rows[0][4] == 4);
+    CHECK(out.recorders[0].rows[2][4] == 11);
+    CHECK(std::isnan(out.recorders[0].rows[2][0]));
+    CHECK(out.recorders[1].rows[2][4] == 0);
+    CHECK(out.recorders[1].warnings.empty());
+    if (spec.train.non_finite == NonFinite::skip) {
+        CHECK(out.recorders[0].warnings.empty());
+    } else {
+        REQUIRE(out.recorders[0].warnings.size() == 3);
+        CHECK(out.recorders[0].warnings[0] == "step 2, lane 0: the loss is not finite; update skipped (and 3 more up to step 5)");
+    }
+}
+
+TEST_CASE("a gradient that is not finite is named", "[train][non_finite]") {
+    RunSpec spec = small_run();
+    spec.train.schedule = Schedule::constant;
+    LaneValues values = with(1, 1e-3);
+    values.init_scale = 1e19;
+    const Outcome out = train_pack(spec, {with(1, 1e-3), values});
+    CHECK(out.results[1].reason == StopReason::non_finite);
+    CHECK_THAT(out.results[1].message, ContainsSubstring("step 1, lane 1: gradient of '"));
+    CHECK_THAT(out.results[1].message, ContainsSubstring("' is not finite"));
+    CHECK(out.results[1].last.step == 0);
+    CHECK(out.results[0].reason == StopReason::finished);
+}
+
+TEST_CASE("early stop ends one lane, the others go on", "[train][lanes]") {
+    RunSpec spec = small_run();
+    spec.train.eval_every = 3;
+    spec.train.early_stop = 1e-9;   // any right answer ends a lane
+    spec.run.log_every = 4;
+    const Outcome out = train_pack(spec, {with(1, 3e-2), with(2, 1e-9)});
+    RunSpec patient = spec;
+    patient.train.early_stop = 0;
+    const Outcome all = train_pack(patient, {with(1, 3e-2), with(2, 1e-9)});
+    for (std::size_t r = 0; r < 2; ++r) {
+        std::int64_t expected = 12;
+        for (const EvalResult& result : all.recorders[r].evals)
+            if (result.valid_accuracy > 1e-9) expected = std::min(expected, result.step);
+        CHECK(out.results[r].step == expected);
+        CHECK(out.results[r].reason == (expected < 12 ? StopReason::early_stop : StopReason::finished));
+        CHECK(out.recorders[r].row_steps.back() == expected);
+        CHECK(out.results[r].last.step == expected);
+    }
+    CHECK(out.results[0].step != out.results[1].step);
+}
+
+TEST_CASE("best and last are both kept", "[train]") {
+    RunSpec spec = small_run();
+    spec.train.steps = 20;
+    spec.train.eval_every = 2;
+    spec.train.lr = 3e-2;
+    spec.eval.select_by = GENERATE(SelectBy::valid, SelectBy::test);
+    const auto selected = [&](const EvalResult& e) { return spec.eval.select_by == SelectBy::valid ? e.valid_accuracy : e.test_accuracy; };
+    const Outcome out = train_pack(spec, {with(4, 3e-2)});
+    const std::vector<EvalResult>& evals = out.recorders[0].evals;
+    REQUIRE(evals.size() == 10);
+    const EvalResult* best = &evals[0];
+    for (const EvalResult& e : evals)
+        if (selected(e) > selected(*best)) best = &e;
+    check_same(out.results[0].best, *best);
+    check_same(out.results[0].last, evals.back());
+}
+
+TEST_CASE("rows are means over the steps since the row before", "[train]") {
+    RunSpec spec = small_run();
+    const Outcome coarse = train_pack(spec, {with(1, 1e-3)});
+    spec.run.log_every = 1;
+    const Outcome fine = train_pack(spec, {with(1, 1e-3)});
+    CHECK(same_arrays(coarse.checkpoints[0], fine.checkpoints[0], "parameter/"));
+    REQUIRE(fine.recorders[0].rows.size() == 12);
+    REQUIRE(coarse.recorders[0].row_steps == std::vector<std::int64_t>{5, 10, 12});
+    double loss = 0;
+    for (std::size_t i = 5; i < 10; ++i) loss += fine.recorders[0].rows[i][0];
+    CHECK(coarse.recorders[0].rows[1][0] == Approx(loss / 5).epsilon(1e-6));
+    CHECK(coarse.recorders[0].rows[1][3] == fine.recorders[0].rows[9][3]);
+    CHECK(fine.recorders[0].rows[0][0] == Approx(std::log(32.0)).epsilon(0.05));   // a new model knows nothing
+}
+
+TEST_CASE("training examples that are test examples are an error", "[train][data]") {
+    RunSpec spec = small_run();
+    const std::string tiny = "{length: 4, pairs: 1, vocabulary: 4}";
+    spec.task.train = {segment("mqar", tiny, 100)};
+    spec.task.test = {segment("mqar", tiny, 2)};
+    CHECK_THROWS_WITH(Trainer(spec, {lane_of(spec)}),
+                      "96 of the first 96 training examples of task 'mqar' are valid or test examples too. The task has too few different examples "
+                      "to keep them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with data.check_overlap: false");
+    spec.data.check_overlap = false;
+    CHECK_NOTHROW(Trainer(spec, {lane_of(spec)}));
+}
+
+TEST_CASE("what the device cannot do is said before anything starts", "[train]") {
+    RunSpec spec = small_run();
+    spec.run.precision = Precision::bf16;
+    CHECK_THROWS_WITH(Trainer(spec, {lane_of(spec)}),
+                      "run.precision: bf16 needs a GPU; on the CPU everything is fp32 (set run.device: cuda or run.precision: fp32)");
+}
