@@ -23,8 +23,8 @@ const Schema<Options>& options_schema() {
         Schema<Options>()
             .field("heads", &Options::heads, at_least(1), "number of heads; divides the width")
             .choice("qk_norm", &Options::qk_norm, {{"none", QkNorm::none}, {"l2", QkNorm::l2}, {"rms", QkNorm::rms}},
-                    "norm of queries and keys per head, before the rotation: l2 makes the logits sqrt(D) cos(q, k); rms is the same with "
-                    "learned weights")
+                    "norm of queries and keys per head, before the rotation: l2 makes the logits sqrt(D) cos(q, k); rms is that "
+                    "with learned weights")
             .field("bias", &Options::bias, "biases of the projections");
     return schema;
 }
@@ -37,8 +37,8 @@ public:
             fail(ExitCode::usage, "mixers.softmax.heads: {} heads do not divide model.width {}", heads_, context.width);
         }
         if (rotary_ && head_width_ % 2 != 0) {
-            fail(ExitCode::usage, "mixers.softmax.heads: rotary positions need an even head width; {} / {} heads is {}", context.width,
-                 heads_, head_width_);
+            fail(ExitCode::usage, "mixers.softmax.heads: rotary positions need an even head width; {} / {} heads is {}",
+                 context.width, heads_, head_width_);
         }
         qkv_ = nn::Linear(context.scope, "qkv", context.width, 3 * context.width, options.bias);
         if (norm_ == QkNorm::rms) {
@@ -59,7 +59,7 @@ public:
             k = appended((*state)["k"], k);
             v = appended((*state)["v"], v);
         }
-        const double scale = norm_ == QkNorm::l2 ? std::sqrt(static_cast<double>(head_width_)) : 1 / std::sqrt(static_cast<double>(head_width_));
+        const double root = std::sqrt(static_cast<double>(head_width_)), scale = norm_ == QkNorm::l2 ? root : 1 / root;
         return out_(attend(q, k, v, scale).transpose(2, 3).reshape({lanes, batch, length, width}));
     }
 
@@ -81,8 +81,7 @@ private:
         const std::int64_t fresh = q.size(3), seen = k.size(3);
         std::optional<at::Tensor> mask;
         if (fresh != seen) mask = at::ones({fresh, seen}, q.options().dtype(at::kBool)).tril(seen - fresh);
-        return at::scaled_dot_product_attention(sequences(q), sequences(k), sequences(v), mask, 0, !mask, scale)
-            .view(q.sizes());
+        return at::scaled_dot_product_attention(sequences(q), sequences(k), sequences(v), mask, 0, !mask, scale).view(q.sizes());
     }
 
     std::int64_t heads_, head_width_;

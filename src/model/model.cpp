@@ -6,8 +6,8 @@
 namespace palimpsest {
 namespace {
 
-// One pre-norm block: x + mixer(norm(x)), then x + mlp(norm(x)). Dropping, adding and normalising in this order is what peers write as
-// "dropout, add to the residual, norm" with the addition moved to the start of the next block.
+// One pre-norm block: x + mixer(norm(x)), then x + mlp(norm(x)). Dropping, adding and normalising in this order is what peers write
+// as "dropout, add to the residual, norm" with the addition moved to the start of the next block.
 struct Block {
     nn::Norm mixer_norm, mlp_norm;
     std::unique_ptr<Mixer> mixer;
@@ -16,19 +16,26 @@ struct Block {
 
 ops::Backend backend_of(OpsBackend backend) {
     switch (backend) {
-        case OpsBackend::automatic: return ops::Backend::automatic;
-        case OpsBackend::reference: return ops::Backend::reference;
-        case OpsBackend::chunk: return ops::Backend::chunk;
-        case OpsBackend::fused: return ops::Backend::fused;
+        case OpsBackend::automatic:
+            return ops::Backend::automatic;
+        case OpsBackend::reference:
+            return ops::Backend::reference;
+        case OpsBackend::chunk:
+            return ops::Backend::chunk;
+        case OpsBackend::fused:
+            return ops::Backend::fused;
     }
     PALIMPSEST_ASSERT(false, "backend {}", static_cast<int>(backend));
 }
 
 nn::InitRule embedding_rule(const ModelSpec& model) {
     switch (model.embedding_init) {
-        case EmbeddingInit::normal: return nn::InitRule::normal(model.init_std);
-        case EmbeddingInit::unit_normal: return nn::InitRule::normal(1);
-        case EmbeddingInit::spherical: return nn::InitRule::spherical();
+        case EmbeddingInit::normal:
+            return nn::InitRule::normal(model.init_std);
+        case EmbeddingInit::unit_normal:
+            return nn::InitRule::normal(1);
+        case EmbeddingInit::spherical:
+            return nn::InitRule::spherical();
     }
     PALIMPSEST_ASSERT(false, "embedding init {}", static_cast<int>(model.embedding_init));
 }
@@ -66,7 +73,8 @@ struct Model::Impl {
     }
 };
 
-Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<LaneInit>& lanes, at::Device device, at::ScalarType dtype)
+Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<LaneInit>& lanes, at::Device device,
+             at::ScalarType dtype)
     : impl_(std::make_unique<Impl>()) {
     Impl& m = *impl_;
     m.spec = spec.model;
@@ -80,12 +88,15 @@ Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<Lan
     scope.parameters = &m.parameters;
     scope.model = &m.spec;
     scope.bf16_products = m.bf16;
-    const std::int64_t branches_per_block = model.mlp == Mlp::none ? 1 : 2;  // identity_with_norm counts: zoology rescales by 2 a layer
+    // identity_with_norm counts as a branch: zoology rescales by two a layer
+    const std::int64_t branches_per_block = model.mlp == Mlp::none ? 1 : 2;
     scope.residual_branches = branches_per_block * static_cast<std::int64_t>(mixers.size());
 
-    m.embedding = scope.declare("embedding", {shape.vocabulary, model.width}, embedding_rule(model), nn::Decay::yes, model.train_embedding);
+    m.embedding =
+        scope.declare("embedding", {shape.vocabulary, model.width}, embedding_rule(model), nn::Decay::yes, model.train_embedding);
     if (model.positions == Positions::learned) {
-        m.positions = scope.declare("positions", {shape.longest, model.width}, nn::InitRule::normal(model.init_std), nn::Decay::yes);
+        m.positions =
+            scope.declare("positions", {shape.longest, model.width}, nn::InitRule::normal(model.init_std), nn::Decay::yes);
     }
     for (std::size_t i = 0; i < mixers.size(); ++i) {
         const nn::Scope block_scope = scope.sub("layers").sub(std::to_string(i));
@@ -114,7 +125,8 @@ Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<Lan
     m.final_norm = nn::Norm(scope, "final_norm", model.width, model.norm, model.norm_eps);
     // As rows of the vocabulary, like the embedding that it may be tied to.
     if (!model.tied_head) {
-        m.head = scope.declare("head", {shape.vocabulary, model.width}, nn::linear_rule(scope, model.width, shape.vocabulary), nn::Decay::yes);
+        m.head = scope.declare("head", {shape.vocabulary, model.width}, nn::linear_rule(scope, model.width, shape.vocabulary),
+                               nn::Decay::yes);
     }
 
     std::vector<std::uint64_t> seeds;
@@ -130,8 +142,8 @@ Model::~Model() = default;
 
 at::Tensor Model::hidden(const at::Tensor& tokens, std::vector<State>* states, const StepContext& outer) {
     Impl& m = *impl_;
-    PALIMPSEST_ASSERT(tokens.dim() == 3 && tokens.size(0) == m.parameters.lanes(), "tokens have {} axes, {} lanes; the model has {} lanes",
-                      tokens.dim(), tokens.size(0), m.parameters.lanes());
+    PALIMPSEST_ASSERT(tokens.dim() == 3 && tokens.size(0) == m.parameters.lanes(),
+                      "tokens have {} axes, {} lanes; the model has {} lanes", tokens.dim(), tokens.size(0), m.parameters.lanes());
     if (states && states->empty()) states->resize(m.blocks.size());
     PALIMPSEST_ASSERT(!states || states->size() == m.blocks.size(), "{} states for {} layers", states->size(), m.blocks.size());
     std::map<std::string, at::Tensor> shared;

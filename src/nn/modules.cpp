@@ -82,7 +82,8 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
     const at::Tensor& w = *weight_;
     std::vector<std::int64_t> shape = x.sizes().vec();
     PALIMPSEST_ASSERT(x.dim() >= 3 && shape.front() == w.size(0) && shape.back() == w.size(1),
-                      "{} lanes and {} features meet a weight of {} lanes and {} inputs", shape.front(), shape.back(), w.size(0), w.size(1));
+                      "{} lanes and {} features meet a weight of {} lanes and {} inputs", shape.front(), shape.back(), w.size(0),
+                      w.size(1));
     shape.back() = w.size(2);
     return lane_product(x.reshape({w.size(0), -1, w.size(1)}), w, bias_ ? *bias_ : at::Tensor(), bf16_).view(shape);
 }

@@ -129,7 +129,9 @@ void Parameters::allocate(const std::vector<std::uint64_t>& lane_seeds, const st
     for (const ParameterInfo& info : table_) {
         std::vector<std::int64_t> shape{lanes_};
         shape.insert(shape.end(), info.shape.begin(), info.shape.end());
-        const auto block = [&](const at::Tensor& flat) { return flat.narrow(0, info.offset, info.numel * lanes_).view(shape).detach(); };
+        const auto block = [&](const at::Tensor& flat) {
+            return flat.narrow(0, info.offset, info.numel * lanes_).view(shape).detach();
+        };
         at::Tensor leaf = block(values_);
         if (info.trained) {
             leaf.set_requires_grad(true);

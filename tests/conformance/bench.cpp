@@ -87,7 +87,7 @@ Unit::Unit(const Variant& variant, const std::vector<std::uint64_t>& lane_seeds,
     errors.throw_if_any();
 
     model.width = width;
-    model.init = Init::torch_default;   // large enough that gates and attention leave their linear range
+    model.init = Init::torch_default;  // large enough that gates and attention leave their linear range
     model.rescale_output = false;
     BuildContext context;
     context.scope.parameters = &parameters;

@@ -17,13 +17,13 @@ at::Device test_device();
 
 struct Variant {
     std::string mixer;
-    std::vector<std::pair<std::string, std::string>> options;   // that differ from the defaults
+    std::vector<std::pair<std::string, std::string>> options;  // that differ from the defaults
     bool rotary = false;
-    std::string title() const;                                  // "softmax heads=2 qk_norm=rms, rotary"
+    std::string title() const;  // "softmax heads=2 qk_norm=rms, rotary"
 };
 
-// Of every registered mixer: the defaults, each option with two or more fixed words at each of its other words, one at a time, and the
-// combinations that a table adds. Combinations that the mixer itself refuses (Error) are left out.
+// Of every registered mixer: the defaults, each option with two or more fixed words at each of its other words, one at a time, and
+// the combinations that a table adds. Combinations that the mixer itself refuses (Error) are left out.
 const std::vector<Variant>& variants();
 
 // One mixer of one variant with parameters of its own.
@@ -52,8 +52,8 @@ constexpr std::int64_t longest = 128;
 // Standard normal numbers, a function of the key: no hidden state.
 at::Tensor noise(const std::vector<std::int64_t>& shape, std::uint64_t key, at::ScalarType dtype);
 
-// Root of mean squared error over root of mean square of the reference; and the largest error over the same root. Inputs are of order
-// one, so a reference below 1e-3 is nothing but rounding (the gradient of a query that has one key) and 1e-3 takes its place.
+// Root of mean squared error over root of mean square of the reference; and the largest error over the same root. Inputs are of
+// order one, so a reference below 1e-3 is nothing but rounding (the gradient of a query that has one key) and 1e-3 takes its place.
 struct Distance {
     double rms = 0, largest = 0;
 };

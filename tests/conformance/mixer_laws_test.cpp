@@ -27,11 +27,11 @@ std::vector<std::vector<std::int64_t>> ways_to_cut(std::int64_t length) {
     std::vector<std::vector<std::int64_t>> ways;
     if (length < 20) {
         for (std::int64_t split = 1; split < length; ++split) ways.push_back({split, length - split});
-        ways.emplace_back(length, 1);               // token by token
-        ways.emplace_back(length / 2, 2);           // pairs, and a last one alone
+        ways.emplace_back(length, 1);      // token by token
+        ways.emplace_back(length / 2, 2);  // pairs, and a last one alone
         if (length % 2) ways.back().push_back(1);
         ways.push_back({1, 2, 3, length - 6});
-    } else {                                        // across the edge of a chunk of 64
+    } else {  // across the edge of a chunk of 64
         for (const std::int64_t split : {std::int64_t{1}, std::int64_t{33}, std::int64_t{63}, std::int64_t{64}, std::int64_t{65}}) {
             ways.push_back({split, length - split});
         }
@@ -39,7 +39,9 @@ std::vector<std::vector<std::int64_t>> ways_to_cut(std::int64_t length) {
     return ways;
 }
 
-std::string text(const std::vector<std::int64_t>& lengths) { return fmt::format("{}", fmt::join(lengths, "+")); }
+std::string text(const std::vector<std::int64_t>& lengths) {
+    return fmt::format("{}", fmt::join(lengths, "+"));
+}
 
 }  // namespace
 
@@ -75,7 +77,8 @@ TEST_CASE("split law: the whole is a prefix and the rest from the carried state"
     for (const Variant& variant : variants()) {
         for (const std::int64_t length : {13, 70}) {
             Unit unit(variant, {7, 8}, at::kDouble);
-            const at::Tensor x = noise({2, 2, length, width}, 1, at::kDouble), weight = noise({2, 2, length, width}, 2, at::kDouble);
+            const at::Tensor x = noise({2, 2, length, width}, 1, at::kDouble),
+                             weight = noise({2, 2, length, width}, 2, at::kDouble);
             const Unit::Gradients whole = unit.differentiate(x, weight);
             State end;
             {
@@ -91,7 +94,7 @@ TEST_CASE("split law: the whole is a prefix and the rest from the carried state"
                 const at::Tensor y = in_pieces(unit, input, lengths, state);
                 CHECK(within(y, whole.y, 1e-11));
                 (y * weight).sum().backward();
-                CHECK(within(input.grad(), whole.x, 1e-10));   // gradients flow through the state
+                CHECK(within(input.grad(), whole.x, 1e-10));  // gradients flow through the state
                 const auto gradients = unit.parameter_gradients();
                 for (std::size_t i = 0; i < gradients.size(); ++i) {
                     INFO(gradients[i].first);
@@ -175,7 +178,9 @@ TEST_CASE("bytes of a state are those of its tensors, and constant unless the fa
             CHECK(state.bytes() * 2 * 3 == sum);
             bytes.push_back(state.bytes());
         }
-        if (get_mixer(variant.mixer).facts().growing_state) CHECK(bytes[1] > bytes[0]);
-        else CHECK(bytes[1] == bytes[0]);
+        if (get_mixer(variant.mixer).facts().growing_state)
+            CHECK(bytes[1] > bytes[0]);
+        else
+            CHECK(bytes[1] == bytes[0]);
     }
 }

@@ -23,7 +23,8 @@ TEST_CASE("agreement: the chunk form and the reference are one function") {
     for (const Variant& variant : variants()) {
         for (const std::int64_t length : {1, 17, 64, 65, 100}) {
             INFO(variant.title() << ", " << length << " tokens");
-            const at::Tensor x = noise({2, 2, length, width}, 1, at::kDouble), weight = noise({2, 2, length, width}, 2, at::kDouble);
+            const at::Tensor x = noise({2, 2, length, width}, 1, at::kDouble),
+                             weight = noise({2, 2, length, width}, 2, at::kDouble);
             Unit exact(variant, {7, 8}, at::kDouble, ops::Backend::reference);
             const Unit::Gradients oracle = exact.differentiate(x, weight);
             {

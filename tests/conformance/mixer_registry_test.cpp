@@ -45,7 +45,8 @@ TEST_CASE("an unknown mixer is an error that lists the known ones") {
 }
 
 TEST_CASE("options that do not fit the width are errors that say so") {
-    CHECK_THROWS_WITH(Unit({"softmax", {{"heads", "3"}}}, {1}, at::kFloat), "mixers.softmax.heads: 3 heads do not divide model.width 16");
+    CHECK_THROWS_WITH(Unit({"softmax", {{"heads", "3"}}}, {1}, at::kFloat),
+                      "mixers.softmax.heads: 3 heads do not divide model.width 16");
     CHECK_THROWS_WITH(Unit({"softmax", {{"heads", "16"}}, true}, {1}, at::kFloat),
                       "mixers.softmax.heads: rotary positions need an even head width; 16 / 16 heads is 1");
 }
@@ -53,7 +54,8 @@ TEST_CASE("options that do not fit the width are errors that say so") {
 TEST_CASE("variants cover every mixer") {
     for (const std::string& name : mixer_names()) {
         INFO(name);
-        CHECK(std::any_of(variants().begin(), variants().end(), [&](const Variant& v) { return v.mixer == name && v.options.empty(); }));
+        CHECK(std::any_of(variants().begin(), variants().end(),
+                          [&](const Variant& v) { return v.mixer == name && v.options.empty(); }));
     }
     CHECK(std::any_of(variants().begin(), variants().end(), [](const Variant& v) { return v.title() == "softmax qk_norm=l2"; }));
     CHECK(std::any_of(variants().begin(), variants().end(), [](const Variant& v) { return v.title() == "softmax bias=true"; }));

@@ -43,7 +43,9 @@ struct Fixture {
     }
 };
 
-bool near(const at::Tensor& a, const at::Tensor& b) { return a.sizes() == b.sizes() && at::allclose(a, b, 1e-12, 1e-12); }
+bool near(const at::Tensor& a, const at::Tensor& b) {
+    return a.sizes() == b.sizes() && at::allclose(a, b, 1e-12, 1e-12);
+}
 
 }  // namespace
 
@@ -71,7 +73,8 @@ TEST_CASE("Linear refuses what does not fit") {
     Fixture f;
     const Linear linear(f.scope, "linear", 5, 7);
     f.allocate({1, 2});
-    CHECK_THROWS_WITH(linear(noise({1, 2, 3, 5}, 1)), ContainsSubstring("1 lanes and 5 features meet a weight of 2 lanes and 5 inputs"));
+    CHECK_THROWS_WITH(linear(noise({1, 2, 3, 5}, 1)),
+                      ContainsSubstring("1 lanes and 5 features meet a weight of 2 lanes and 5 inputs"));
     CHECK_THROWS_AS(linear(noise({2, 2, 3, 4}, 1)), InternalError);
 }
 
@@ -145,7 +148,8 @@ TEST_CASE("Norm follows its formula in every lane") {
         f.parameters.values().copy_(noise({f.parameters.values().numel()}, 3));  // weights and biases that are not 1 and 0
         const at::Tensor x = noise({2, 3, 4, 6}, 1), y = norm(x);
         at::Tensor centred = kind == NormKind::layer ? x - x.mean(-1, true) : x;
-        at::Tensor expected = centred / (centred.square().mean(-1, true) + 1e-3).sqrt() * f.leaf("m.norm.weight").view({2, 1, 1, 6});
+        at::Tensor expected =
+            centred / (centred.square().mean(-1, true) + 1e-3).sqrt() * f.leaf("m.norm.weight").view({2, 1, 1, 6});
         if (kind == NormKind::layer) expected = expected + f.leaf("m.norm.bias").view({2, 1, 1, 6});
         CHECK(near(y, expected));
     }

@@ -1,4 +1,5 @@
-// One buffer, a table of offsets, leaves and gradients that are views of it, and initial values that do not depend on who else is packed.
+// One buffer, a table of offsets, leaves and gradients that are views of it, and initial values that do not depend on who else is
+// packed.
 #include "nn/parameters.h"
 
 #include "core/error.h"
@@ -22,7 +23,9 @@ void declare_two(Parameters& parameters, Parameter* first = nullptr, Parameter* 
     if (second) *second = b;
 }
 
-double average(const at::Tensor& x) { return x.mean().item<double>(); }
+double average(const at::Tensor& x) {
+    return x.mean().item<double>();
+}
 
 }  // namespace
 
@@ -35,7 +38,7 @@ TEST_CASE("every parameter is a contiguous block of one buffer at a multiple of 
     const auto& table = parameters.table();
     CHECK(table[0].offset == 0);
     CHECK(table[0].numel == 15);
-    CHECK(table[1].offset == 64);   // 3 lanes x 15, rounded up
+    CHECK(table[1].offset == 64);  // 3 lanes x 15, rounded up
     CHECK(table[1].numel == 70);
     CHECK(parameters.values().numel() == 64 + 256);
     CHECK(parameters.count() == 85);
@@ -59,7 +62,7 @@ TEST_CASE("backward adds to views of the flat gradient buffer") {
         const at::Tensor flat = parameters.gradients();
         CHECK(at::equal(flat.narrow(0, 0, 15), (2.0 * pass) * parameters.values().narrow(0, 0, 15)));
         CHECK(flat.narrow(0, 64, 70).eq(pass).all().item<bool>());
-        CHECK(flat.narrow(0, 15, 49).eq(0).all().item<bool>());   // padding
+        CHECK(flat.narrow(0, 15, 49).eq(0).all().item<bool>());  // padding
         CHECK((*a).grad().data_ptr<float>() == flat.data_ptr<float>());
     }
     parameters.zero_gradients();
@@ -115,7 +118,8 @@ TEST_CASE("init rules have the distributions they name") {
     parameters.declare("normal", {100, 1000}, InitRule::normal(0.02), Decay::yes);
     parameters.declare("uniform", {100, 1000}, InitRule::uniform(-0.25, 0.75), Decay::yes);
     parameters.declare("spherical", {1000, 16}, InitRule::spherical(), Decay::yes);
-    parameters.declare("custom", {10}, InitRule::custom([](double u, std::int64_t i) { return static_cast<double>(i) + u; }), Decay::no);
+    parameters.declare("custom", {10}, InitRule::custom([](double u, std::int64_t i) { return static_cast<double>(i) + u; }),
+                       Decay::no);
     parameters.allocate({1, 1}, {1, 3}, cpu, at::kDouble);  // two lanes of one seed, the second scaled by 3
     const std::size_t kinds = parameters.table().size();
     std::map<std::string, at::Tensor> plain, scaled;
@@ -127,9 +131,9 @@ TEST_CASE("init rules have the distributions they name") {
     // 1e5 samples: the mean is within 5 standard errors, the variance within 5 of its own
     CHECK(std::abs(average(plain["normal"])) < 5 * 0.02 / std::sqrt(1e5));
     CHECK(average(plain["normal"].square()) == Approx(4e-4).epsilon(5 * std::sqrt(2 / 1e5)));
-    CHECK(average((plain["normal"] / 0.02).pow(4)) == Approx(3).epsilon(0.05));                     // not uniform
+    CHECK(average((plain["normal"] / 0.02).pow(4)) == Approx(3).epsilon(0.05));  // not uniform
     CHECK(std::abs(average(plain["normal"].flatten().narrow(0, 0, 99999) * plain["normal"].flatten().narrow(0, 1, 99999))) <
-          5 * 4e-4 / std::sqrt(1e5));                                                            // neighbours are independent
+          5 * 4e-4 / std::sqrt(1e5));  // neighbours are independent
     CHECK(plain["uniform"].min().item<double>() >= -0.25);
     CHECK(plain["uniform"].max().item<double>() < 0.75);
     CHECK(average(plain["uniform"]) == Approx(0.25).margin(5 * std::sqrt(1 / 12e5)));
@@ -145,8 +149,10 @@ TEST_CASE("misuse is an internal error with values") {
     Parameters parameters;
     const Parameter a = parameters.declare("a", {2}, InitRule::constant(0), Decay::no);
     CHECK_THROWS_WITH(*a, ContainsSubstring("parameter a was used before allocate()"));
-    CHECK_THROWS_WITH(parameters.declare("a", {2}, InitRule::constant(0), Decay::no), ContainsSubstring("parameter a was declared twice"));
+    CHECK_THROWS_WITH(parameters.declare("a", {2}, InitRule::constant(0), Decay::no),
+                      ContainsSubstring("parameter a was declared twice"));
     parameters.allocate({1}, {1}, cpu);
-    CHECK_THROWS_WITH(parameters.declare("b", {2}, InitRule::constant(0), Decay::no), ContainsSubstring("parameter b was declared after allocate()"));
+    CHECK_THROWS_WITH(parameters.declare("b", {2}, InitRule::constant(0), Decay::no),
+                      ContainsSubstring("parameter b was declared after allocate()"));
     CHECK_THROWS_AS(*Parameter(), InternalError);
 }
