@@ -94,9 +94,8 @@ ExitCode execute(int argc, char** argv) {
         return ExitCode::usage;
     }
     if (version) {
-        Table table({"", ""});
         std::string text;
-        for (const auto& [name, value] : all_versions()) text += fmt::format("{:<16}{}\n", name, value);
+        for (const auto& [name, value] : all_versions()) text += fmt::format("{:<18}{}\n", name, value);
         print(text);
         return ExitCode::ok;
     }

@@ -64,7 +64,9 @@ std::string age_text(double seconds) {
 
 std::string value_text(double value) {
     if (!std::isfinite(value)) return "-";
-    return std::abs(value) < 1000 && value != std::round(value) ? fmt::format("{:.3f}", value) : fmt::format("{:.0f}", value);
+    // Shares are written alike, 1.000 beside 0.998; counts as they are.
+    const bool count = std::abs(value) > 1 && value == std::round(value);
+    return std::abs(value) < 1000 && !count ? fmt::format("{:.3f}", value) : fmt::format("{:.0f}", value);
 }
 
 std::vector<std::string> config_folders() {
