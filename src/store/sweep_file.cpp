@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <limits>
 #include <set>
 
@@ -119,12 +120,12 @@ void write_config_column(hid_t group, const std::string& key, const std::vector<
     }
 }
 
-void write_runs(hid_t file, const std::vector<CollectedRun>& runs) {
+void write_runs(hid_t file, const std::string& folder, const std::vector<CollectedRun>& runs) {
     std::vector<std::string> ids, folders, problems;
     std::vector<std::int64_t> states, present;
     for (const CollectedRun& run : runs) {
         ids.push_back(run.run.run_id);
-        folders.push_back(run.run.folder);
+        folders.push_back(std::filesystem::proximate(run.run.folder, folder).string());
         problems.push_back(run.problem);
         states.push_back(static_cast<std::int64_t>(run.state));
         present.push_back(run.present ? 1 : 0);
@@ -137,7 +138,7 @@ void write_runs(hid_t file, const std::vector<CollectedRun>& runs) {
     hdf5::write_attribute(status, "flag_values", codes);
     hdf5::write_attribute(status, "flag_meanings", join({std::begin(state_names), std::end(state_names)}, " "));
     write_column(group, "present", Type::u1, present, scale, "1: the run's file was found and readable");
-    write_column(group, "folder", Type::text, folders, scale, "folder of the run");
+    write_column(group, "folder", Type::text, folders, scale, "folder of the run, seen from this file");
     write_column(group, "problem", Type::text, problems, scale, "why the run's file could not be read");
 
     const Handle config = hdf5::create_group(group, "config");
@@ -189,7 +190,7 @@ void write_sweep_file(const std::string& folder, const std::string& sweep_id, co
                                                                   {"Conventions", conventions}, {"title", sweep_id},
                                                                   {"sweep_id", sweep_id}, {"created", utc_now()}};
         for (const auto& [name, value] : attributes) hdf5::write_attribute(root, name, value);
-        write_runs(root, runs);
+        write_runs(root, folder, runs);
         hdf5::create_text(hdf5::create_group(root, "manifest"), "yaml", manifest_yaml, "the plan of the sweep, frozen at its start");
         publish(path, hdf5::image(file));
     } catch (const hdf5::Failure& failure) {

@@ -90,6 +90,7 @@ TEST_CASE("sweep.h5 holds typed columns of what varies, and can be rebuilt") {
     };
     const std::vector<std::string> ids = {"softmax-1", "softmax-2", "delta-1", "delta-2", "linear-1"};
     CHECK(texts("/runs/run_id") == ids);
+    CHECK(texts("/runs/folder") == ids);
     CHECK(texts("/runs/config/run_id") == ids);
     CHECK(texts("/runs/summary/run_id") == ids);
     CHECK(integers("/runs/status_code") == std::vector<std::int64_t>{2, 2, 2, 2, 3});
