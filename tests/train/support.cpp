@@ -31,7 +31,7 @@ RunSpec small_run() {
     spec.model.layers = {"base_conv", "softmax"};
     spec.train.batch = 8;
     spec.train.steps = 12;
-    spec.run.threads = 2;
+    spec.run.threads = 1;
     spec.run.log_every = 5;
     spec.run.checkpoint_every = 0;
     return spec;

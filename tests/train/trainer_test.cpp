@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "store/run_file.h"
+#include "mixers/mixer.h"
 
 #include <cmath>
 #include <cstring>
@@ -12,6 +12,29 @@ using namespace palimpsest;
 using namespace palimpsest::testing;
 
 namespace {
+
+// A mixer that passes its input on. In step 7 of the lane of one seed the gradient of its parameter is 0 / 0; elsewhere it is 0.
+constexpr std::uint64_t trapped_seed = 77;
+
+class Trap final : public Mixer {
+public:
+    struct Options {};
+    Trap(const BuildContext& context, const Options&) : trap_(context.scope.declare("trap", {1}, nn::InitRule::constant(0), nn::Decay::no)) {}
+    at::Tensor forward(const at::Tensor& x, State*, const StepContext& context) override {
+        if (!context.training) return x;
+        const at::Tensor sprung = (context.step == 6).logical_and(context.lane_seeds == static_cast<std::int64_t>(trapped_seed));
+        const at::Tensor safe = sprung.logical_not().to(at::kFloat);
+        return x + (((*trap_).square().select(1, 0) + safe).sqrt() - safe).view({-1, 1, 1, 1});
+    }
+
+private:
+    nn::Parameter trap_;
+};
+
+const RegisterMixer<Trap, Trap::Options> registered({"trap", "a gradient that is not finite", "", "", false}, []() -> const Schema<Trap::Options>& {
+    static const Schema<Trap::Options> schema;
+    return schema;
+}());
 
 struct Outcome {
     std::vector<LaneResult> results;
@@ -109,11 +132,12 @@ TEST_CASE("killed and resumed is uninterrupted, bit for bit", "[train][resume]")
     spec.data.mode = GENERATE(DataMode::fresh, DataMode::fixed);
     spec.data.check_overlap = false;
     const std::vector<LaneValues> values{with(1, 1e-3), with(2, 3e-3)};
-    const Outcome whole = train_pack(spec, values);
-
     // `step_by_step`: interrupted after every step. Otherwise cut off with no farewell, at a checkpoint of step 5 or 10.
     const bool step_by_step = GENERATE(true, false);
     const bool damage = step_by_step ? false : GENERATE(true, false);
+    spec.run.threads = damage ? 2 : 1;
+    const Outcome whole = train_pack(spec, values);
+
     const TemporaryFolder folder;
     std::vector<Recorder> told(2);
     std::vector<LaneResult> results;
@@ -206,10 +230,10 @@ TEST_CASE("resume without checkpoints, and with other threads", "[train][resume]
     Trainer(spec, {lane}).run(never_stop);
     CHECK(told.checkpoints == std::vector<std::string>{train::checkpoint_path(folder.path, 2), train::checkpoint_path(folder.path, 4)});
 
-    spec.run.threads = 1;
+    spec.run.threads = 2;
     CHECK(Trainer(spec, {lane}).resume() == 4);
     REQUIRE(told.warnings.size() == 1);
-    CHECK(told.warnings[0] == "resumed with threads 1 (before: 2): the numbers go on to rounding, not bit for bit");
+    CHECK(told.warnings[0] == "resumed with threads 2 (before: 1): the numbers go on to rounding, not bit for bit");
 
     told.warnings.clear();
     for (const std::int64_t step : {2, 4}) write_file_atomic(train::checkpoint_path(folder.path, step), "nothing of the kind\n");
@@ -258,19 +282,30 @@ TEST_CASE("skip and warn: the run goes on and the updates are counted", "[train]
 
 TEST_CASE("a gradient that is not finite is named", "[train][non_finite]") {
     RunSpec spec = small_run();
-    spec.train.schedule = Schedule::constant;
-    LaneValues values = with(1, 1e-3);
-    values.init_scale = 1e19;
-    const Outcome out = train_pack(spec, {with(1, 1e-3), values});
-    CHECK(out.results[1].reason == StopReason::non_finite);
-    CHECK_THAT(out.results[1].message, ContainsSubstring("step 1, lane 1: gradient of '"));
-    CHECK_THAT(out.results[1].message, ContainsSubstring("' is not finite"));
-    CHECK(out.results[1].last.step == 0);
+    spec.model.layers = {"trap", "softmax"};
+    spec.train.non_finite = GENERATE(NonFinite::stop, NonFinite::skip, NonFinite::warn);
+    const Outcome out = train_pack(spec, {with(1, 1e-3), with(trapped_seed, 1e-3)});
+    const std::string message = "step 7, lane 1: gradient of 'layers.0.mixer.trap' is not finite";
     CHECK(out.results[0].reason == StopReason::finished);
+    CHECK(out.recorders[0].rows.back()[4] == 0);
+    if (spec.train.non_finite == NonFinite::stop) {
+        CHECK(out.results[1].reason == StopReason::non_finite);
+        CHECK(out.results[1].message == message);
+        CHECK(out.results[1].step == 7);
+        CHECK(out.results[1].last.step == 0);
+        CHECK(out.recorders[1].row_steps == std::vector<std::int64_t>{5, 7});
+    } else {
+        CHECK(out.results[1].reason == StopReason::finished);
+        CHECK(out.recorders[1].row_steps == std::vector<std::int64_t>{5, 10, 12});
+        CHECK(out.recorders[1].rows.back()[4] == 1);
+        CHECK(out.recorders[1].warnings == (spec.train.non_finite == NonFinite::warn ? std::vector<std::string>{message + "; update skipped"}
+                                                                                     : std::vector<std::string>{}));
+    }
 }
 
 TEST_CASE("early stop ends one lane, the others go on", "[train][lanes]") {
     RunSpec spec = small_run();
+    spec.train.steps = 60;
     spec.train.eval_every = 3;
     spec.train.early_stop = 1e-9;   // any right answer ends a lane
     spec.run.log_every = 4;
@@ -279,11 +314,11 @@ TEST_CASE("early stop ends one lane, the others go on", "[train][lanes]") {
     patient.train.early_stop = 0;
     const Outcome all = train_pack(patient, {with(1, 3e-2), with(2, 1e-9)});
     for (std::size_t r = 0; r < 2; ++r) {
-        std::int64_t expected = 12;
+        std::int64_t expected = 60;
         for (const EvalResult& result : all.recorders[r].evals)
             if (result.valid_accuracy > 1e-9) expected = std::min(expected, result.step);
         CHECK(out.results[r].step == expected);
-        CHECK(out.results[r].reason == (expected < 12 ? StopReason::early_stop : StopReason::finished));
+        CHECK(out.results[r].reason == (expected < 60 ? StopReason::early_stop : StopReason::finished));
         CHECK(out.recorders[r].row_steps.back() == expected);
         CHECK(out.results[r].last.step == expected);
     }
