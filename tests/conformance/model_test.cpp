@@ -6,7 +6,6 @@
 #include "model/model.h"
 #include "ops/layers.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/gelu.h>
 
 #include <cmath>
@@ -259,9 +258,9 @@ TEST_CASE("model: logits at scored positions are those of all positions, gathere
 }
 
 TEST_CASE("model: gradients of a step repeat bit for bit") {
-    // Two threads and as many rows as make ATen use both: the gradient of advanced indexing fails this test in every repeat.
-    const int threads = at::get_num_threads();
-    at::set_num_threads(2);
+    // Two threads and as many rows as make ATen use both: the gradient of advanced indexing fails here as soon as both threads run
+    // at once.
+    const Threads two(2);
     for (const std::int64_t lanes : {1, 2}) {
         RunSpec spec = small({"base_conv", "softmax"});
         spec.model.width = 32;
@@ -279,7 +278,6 @@ TEST_CASE("model: gradients of a step repeat bit for bit") {
             CHECK(first.narrow(0, 0, lanes * vocabulary * spec.model.width).ne(0).any().item<bool>());  // the embedding's
         }
     }
-    at::set_num_threads(threads);
 }
 
 TEST_CASE("model: a frozen embedding gets no gradient, and the rest does") {

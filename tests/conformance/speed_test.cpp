@@ -4,7 +4,6 @@
 #include "model/model.h"
 #include "ops/layers.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +18,7 @@ TEST_CASE("milliseconds of a training step", "[.][speed]") {
         std::int64_t vocabulary, length, queries;
     };
     constexpr std::int64_t batch = 64;
-    at::set_num_threads(2);
+    const Threads two(2);
     for (const Size size : {Size{256, 64, 4}, Size{8192, 64, 4}, Size{256, 256, 64}}) {
         for (const std::string& name : mixer_names()) {
             RunSpec spec;
