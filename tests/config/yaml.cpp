@@ -22,7 +22,7 @@ std::string repeat(const std::string& text, int times) {
     return all;
 }
 
-const Value& at(const Value& value, const std::string& key) {
+const Value& at(const Value& value, std::string_view key) {
     const Value* found = value.find(key);
     REQUIRE(found);
     return *found;
