@@ -86,7 +86,7 @@ public:
             input.e = beta * input.k;
             input.u = beta * input.u;
         }
-        at::Tensor o = norm_(recur(input, state, backend_).reshape({lanes, batch, length, heads, value_})).flatten(3);
+        at::Tensor o = norm_(recur(input, lanes, state, backend_).reshape({lanes, batch, length, heads, value_})).flatten(3);
         if (options_.out_gate) o = o * at::silu(gate_(x));
         return out_(o);
     }

@@ -82,7 +82,7 @@ public:
         input.e = beta * input.k;
         input.u = beta * v_(x, state);
         input.log_decay = ops::mamba_log_decay(rate_(x), of_lane(a_log_), of_lane(dt_bias_)).view({lanes * batch, length, value_heads_});
-        at::Tensor o = norm_(recur(input, state, backend_).reshape({lanes, batch, length, value_heads_, value_})).flatten(3);
+        at::Tensor o = norm_(recur(input, lanes, state, backend_).reshape({lanes, batch, length, value_heads_, value_})).flatten(3);
         if (options_.out_gate) o = o * at::silu(gate_(x));
         return out_(o);
     }

@@ -45,11 +45,11 @@ private:
     nn::ShortConv conv_;
 };
 
-// Runs the recurrence from the layer's state "memory" and leaves the state after the last token there.
-inline at::Tensor recur(ops::RecurrenceInput input, State* state, ops::Backend backend) {
-    if (state) input.initial_state = (*state)["memory"];
+// Runs the recurrence from the layer's state "memory" [R, B, H, K, V] and leaves the state after the last token there.
+inline at::Tensor recur(ops::RecurrenceInput input, std::int64_t lanes, State* state, ops::Backend backend) {
+    if (state && (*state)["memory"].defined()) input.initial_state = (*state)["memory"].flatten(0, 1);
     const ops::RecurrenceOutput out = ops::recurrence(input, backend);
-    if (state) (*state)["memory"] = out.final_state;
+    if (state) (*state)["memory"] = out.final_state.unflatten(0, {lanes, out.final_state.size(0) / lanes});
     return out.o;
 }
 

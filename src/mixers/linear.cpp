@@ -69,11 +69,11 @@ public:
             input.q = ops::l2_norm(input.q);
             input.k = ops::l2_norm(input.k);
         }
-        map_features(input, state);
+        map_features(input, x.size(0), state);
         if (options_.normalise) {  // a value that is always 1 sums up the keys: z is the last column of the memory
             input.u = at::cat({input.u, at::ones({1}, input.u.options()).expand({input.u.size(0), input.u.size(1), input.u.size(2), 1})}, -1);
         }
-        at::Tensor o = recur(input, state, backend_);
+        at::Tensor o = recur(input, x.size(0), state, backend_);
         if (options_.normalise) o = o.narrow(-1, 0, value_) / (o.narrow(-1, value_, 1) + options_.eps);
         o = o.reshape({x.size(0), x.size(1), x.size(2), options_.heads, value_});
         if (options_.out_norm) o = norm_(o);
@@ -81,7 +81,7 @@ public:
     }
 
 private:
-    void map_features(ops::RecurrenceInput& input, State* state) const {
+    void map_features(ops::RecurrenceInput& input, std::int64_t lanes, State* state) const {
         switch (options_.feature_map) {
             case Map::elu1:
                 input.q = at::elu(input.q) + 1;
@@ -91,7 +91,7 @@ private:
                 input.q = at::relu(input.q);
                 input.k = at::relu(input.k);
                 return;
-            case Map::exp: return exponential(input, state);
+            case Map::exp: return exponential(input, lanes, state);
             case Map::identity: return;
         }
     }
@@ -99,18 +99,21 @@ private:
     // e^x without overflow and without looking ahead. A query's own maximum cancels in the normalisation. Keys are scaled by the largest
     // entry so far, m_t; when it grows, the memory is rescaled by e^(m_{t-1} - m_t), which is a decay of the recurrence family. What is
     // normalised does not depend on m, so m takes no gradient.
-    void exponential(ops::RecurrenceInput& input, State* state) const {
+    void exponential(ops::RecurrenceInput& input, std::int64_t lanes, State* state) const {
         input.q = (input.q - input.q.detach().amax(-1, true)).exp();
         at::Tensor top = input.k.detach().amax(-1);  // [N, T, H]
         const bool goes_on = state && (*state)["largest"].defined();
-        if (goes_on) top = at::cat({(*state)["largest"], top}, 1);
+        if (goes_on) top = at::cat({(*state)["largest"].flatten(0, 1), top}, 1);
         at::Tensor largest = std::get<0>(at::cummax(top, 1));
         const at::Tensor before = goes_on ? largest.narrow(1, 0, largest.size(1) - 1)
                                           : at::cat({largest.narrow(1, 0, 1), largest.narrow(1, 0, largest.size(1) - 1)}, 1);
         if (goes_on) largest = largest.narrow(1, 1, largest.size(1) - 1);
         input.k = (input.k - largest.unsqueeze(-1)).exp();
         input.log_decay = before - largest;
-        if (state) (*state)["largest"] = largest.narrow(1, largest.size(1) - 1, 1).clone();
+        if (state) {  // [R, B, 1, H]
+            const at::Tensor last = largest.narrow(1, largest.size(1) - 1, 1).clone(at::MemoryFormat::Contiguous);
+            (*state)["largest"] = last.unflatten(0, {lanes, last.size(0) / lanes});
+        }
     }
 
     Options options_;

@@ -73,19 +73,19 @@ at::Tensor mask_operators(at::IntArrayRef sizes, std::int64_t threshold, const a
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site) {
-    if (p == 0) return x;
+at::Tensor dropout_mask(at::IntArrayRef sizes, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site, bool loops) {
     PALIMPSEST_ASSERT(p > 0 && p < 1, "p {}", p);
     PALIMPSEST_ASSERT(site >= 0 && site < (1 << 16), "site {}", site);
-    PALIMPSEST_ASSERT(seeds.numel() == x.size(0) && (step.numel() == 1 || step.numel() == x.size(0)), "lanes {}, seeds {}, steps {}",
-                      x.size(0), seeds.numel(), step.numel());
+    PALIMPSEST_ASSERT(seeds.numel() == sizes[0] && (step.numel() == 1 || step.numel() == sizes[0]), "lanes {}, seeds {}, steps {}", sizes[0],
+                      seeds.numel(), step.numel());
     const auto threshold = static_cast<std::int64_t>(std::llround(p * 4294967296.0));
     const auto kept = static_cast<float>(1 / (1 - p));
     at::NoGradGuard no_grad;
-    const at::Tensor mask = x.is_cpu() ? mask_loops(x.sizes(), threshold, seeds.contiguous(), step.contiguous(), site, kept)
-                                       : mask_operators(x.sizes(), threshold, seeds.contiguous(), step.contiguous(), site, kept);
-    at::AutoGradMode grad(true);
-    return x * mask.to(x.scalar_type());
+    return (loops ? mask_loops : mask_operators)(sizes, threshold, seeds.contiguous(), step.contiguous(), site, kept);
+}
+
+at::Tensor dropout(const at::Tensor& x, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site) {
+    return p == 0 ? x : x * dropout_mask(x.sizes(), p, seeds, step, site, x.is_cpu()).to(x.scalar_type());
 }
 
 }  // namespace palimpsest::ops

@@ -1,8 +1,10 @@
 #include "ops/recurrence.h"
 
 #include "core/error.h"
+#include "core/log.h"
 #include "ops/shape.h"
 
+#include <atomic>
 #include <initializer_list>
 
 namespace palimpsest::ops {
@@ -34,11 +36,24 @@ void check(const RecurrenceInput& in) {
     if (in.initial_state.defined()) expect("initial_state", in.initial_state, {N, H, K, V}, "[N, H, K, V]", in.q);
 }
 
-// Measured (docs/recurrence.md): on the CPU the loops are faster at every size of small models; on a GPU a token costs several launches, a
-// chunk of 64 about as many.
+// Measured (docs/recurrence.md). On the CPU the loops win by two to thirty times at the sizes of small models; wide heads without channel
+// decay are even with batched products, and behind them without an erase. Elsewhere a row of the token-by-token form costs several
+// launches and a chunk of 64 rows about as many.
 Backend automatic_backend(const RecurrenceInput& in) {
-    if (in.q.is_cpu()) return Backend::reference;
-    return in.k.size(1) <= 4 ? Backend::reference : Backend::chunk;
+    const std::int64_t rows = in.k.size(1);
+    if (!in.q.is_cpu()) return rows <= 4 ? Backend::reference : Backend::chunk;
+    const bool channel = in.log_decay.defined() && in.log_decay.dim() == 4;
+    const bool wide = in.q.size(3) >= 128 && in.u.size(3) >= 128;
+    return wide && !channel && !in.e.defined() && rows >= 16 ? Backend::chunk : Backend::reference;
+}
+
+// Says what `auto` took, once for each choice.
+void announce(Backend backend, const RecurrenceInput& in) {
+    static std::atomic_flag reference_said, chunk_said;
+    if ((backend == Backend::reference ? reference_said : chunk_said).test_and_set()) return;
+    log_info("ops.backend: auto takes the {} for {} tokens, heads of {} x {}, on {}",
+             backend == Backend::reference ? "token-by-token form" : "chunk form", in.q.size(1), in.q.size(3), in.u.size(3),
+             in.q.is_cpu() ? "the CPU" : "the GPU");
 }
 
 // The recurrence is computed in fp32, or in fp64 when q is fp64.
@@ -51,7 +66,10 @@ RecurrenceOutput recurrence(const RecurrenceInput& input, Backend backend, bool 
     const at::ScalarType type = input.q.scalar_type(), wide = type == at::kDouble ? at::kDouble : at::kFloat;
     RecurrenceInput in = input;
     for (at::Tensor* x : {&in.q, &in.k, &in.u, &in.e, &in.log_decay, &in.initial_state}) *x = widened(*x, wide);
-    if (backend == Backend::automatic) backend = automatic_backend(in);
+    if (backend == Backend::automatic) {
+        backend = automatic_backend(in);
+        announce(backend, in);
+    }
     if (in.q.size(1) == 0) backend = Backend::reference;  // an empty sequence: S_T = S_0
     RecurrenceOutput out;
     switch (backend) {

@@ -46,6 +46,7 @@ RecurrenceOutput recurrence(const RecurrenceInput& input, Backend backend = Back
 
 // A backend's own form, for tests and benchmarks.
 RecurrenceOutput recurrence_reference(const RecurrenceInput& input, bool with_residual);
+RecurrenceOutput recurrence_rows(const RecurrenceInput& input, bool with_residual);  // the reference of other devices: ATen, autograd
 RecurrenceOutput recurrence_chunk(const RecurrenceInput& input, bool with_residual);
 
 }  // namespace palimpsest::ops

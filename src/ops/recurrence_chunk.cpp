@@ -90,11 +90,20 @@ Pairs plain_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e)
     return {at::matmul(q, kt).tril(), e.defined() ? at::matmul(e, kt).tril(-1) : e};
 }
 
+// exp(G_i - G_j) for j < i, 1 for j = i, 0 for j > i. The ones on the diagonal are constants: as exp(G_i - G_i) they would give G two
+// gradients that cancel only to rounding, and under strong decay that rounding is larger than the gradient itself.
+at::Tensor decay_between(const at::Tensor& difference, const at::Tensor& earlier, const at::Tensor& otherwise) {
+    return at::where(earlier, difference, otherwise).exp();
+}
+std::pair<at::Tensor, at::Tensor> earlier_and_otherwise(std::int64_t n, const at::TensorOptions& options) {
+    const at::Tensor square = at::ones({n, n}, options.dtype(at::kBool));
+    return {square.tril(-1), at::zeros({n, n}, options).masked_fill_(square.triu(1), never)};
+}
+
 Pairs scalar_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e, const at::Tensor& G) {
     const std::int64_t C = k.size(-2);
-    const at::Tensor causal = at::ones({C, C}, G.options().dtype(at::kBool)).tril();
-    const at::Tensor exponent = at::where(causal, G - G.transpose(-1, -2), at::Scalar(never));
-    const at::Tensor weight = exponent.exp(), kt = k.transpose(-1, -2);
+    const auto [earlier, otherwise] = earlier_and_otherwise(C, G.options());
+    const at::Tensor weight = decay_between(G - G.transpose(-1, -2), earlier, otherwise), kt = k.transpose(-1, -2);
     return {at::matmul(q, kt) * weight, e.defined() ? (at::matmul(e, kt) * weight).tril(-1) : e};
 }
 
@@ -119,12 +128,12 @@ Pairs channel_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
     const at::Tensor below = at::matmul(decayed, keys.transpose(-1, -2).unsqueeze(-3));                   // [..., blocks, E, 16, C]
 
     // On the diagonal: every pair its own exponent.
-    const at::Tensor causal = at::ones({sub_chunk, sub_chunk}, row.options().dtype(at::kBool)).tril().unsqueeze(-1);
-    const at::Tensor exponent = at::where(causal, Gb.unsqueeze(-2) - Gb.unsqueeze(-3), at::Scalar(never));  // [..., blocks, 16, 16, K]
-    const at::Tensor pairs = exponent.exp() * kb.unsqueeze(-3);
+    const auto [earlier, otherwise] = earlier_and_otherwise(sub_chunk, G.options());
+    const at::Tensor weight = decay_between(Gb.unsqueeze(-2) - Gb.unsqueeze(-3), earlier.unsqueeze(-1), otherwise.unsqueeze(-1));
+    const at::Tensor pairs = weight * kb.unsqueeze(-3);                                                   // [..., blocks, 16 i, 16 j, K]
     const at::Tensor diagonal = at::matmul(pairs, readers.transpose(-3, -2).transpose(-1, -2)).permute([&] {
         std::vector<std::int64_t> order;                                                                  // [..., 16 i, 16 j, E] -> [..., E, i, j]
-        const std::int64_t d = exponent.dim();
+        const std::int64_t d = pairs.dim();
         for (std::int64_t i = 0; i < d - 3; ++i) order.push_back(i);
         for (const std::int64_t i : {d - 1, d - 3, d - 2}) order.push_back(i);
         return order;
@@ -160,7 +169,10 @@ RecurrenceOutput recurrence_chunk(const RecurrenceInput& in, bool with_residual)
         const at::Tensor last = G.narrow(-2, chunks.C - 1, 1), grown = G.exp();
         q_in = q * grown;
         if (e.defined()) e_in = e * grown;
-        k_out = k * (last - G).exp();
+        // The last live row leaves its chunk undecayed: again a constant, not exp(G_i - G_i).
+        const at::Tensor row = at::arange(Z * chunks.C, G.options().dtype(at::kLong)).view({Z, chunks.C, 1});
+        const at::Tensor end = at::arange(1, Z + 1, row.options()).mul_(chunks.C).clamp_max_(chunks.rows).view({Z, 1, 1});
+        k_out = k * at::where(row < end - 1, last - G, at::Scalar(0.0)).exp();
         decay = last.exp().transpose(-1, -2);  // [N, H, Z, K or 1, 1]
     }
 

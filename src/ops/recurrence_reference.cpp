@@ -145,7 +145,9 @@ struct Loops : Function<Loops> {
     }
 };
 
-RecurrenceOutput rows_by_operators(const RecurrenceInput& in, bool with_residual) {
+}  // namespace
+
+RecurrenceOutput recurrence_rows(const RecurrenceInput& in, bool with_residual) {
     const std::int64_t rows = in.k.size(1), micro_steps = in.micro_steps;
     const auto unbound = [](const at::Tensor& x) { return x.defined() ? x.unbind(1) : std::vector<at::Tensor>(); };
     const std::vector<at::Tensor> q = unbound(in.q), k = unbound(in.k), u = unbound(in.u), e = unbound(in.e);
@@ -165,10 +167,8 @@ RecurrenceOutput rows_by_operators(const RecurrenceInput& in, bool with_residual
     return {at::stack(o, 1), state, with_residual ? at::stack(residual, 1) : at::Tensor()};
 }
 
-}  // namespace
-
 RecurrenceOutput recurrence_reference(const RecurrenceInput& in, bool with_residual) {
-    if (!in.q.is_cpu() && in.q.size(1) > 0) return rows_by_operators(in, with_residual);
+    if (!in.q.is_cpu() && in.q.size(1) > 0) return recurrence_rows(in, with_residual);
     const auto wants = [](const at::Tensor& x) { return x.defined() && x.requires_grad(); };
     const bool differentiable = at::GradMode::is_enabled() && (wants(in.q) || wants(in.k) || wants(in.u) || wants(in.e) ||
                                                                wants(in.log_decay) || wants(in.initial_state));

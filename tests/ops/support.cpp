@@ -1,10 +1,14 @@
 #include "support.h"
 
+#include <ATen/Parallel.h>
 #include <hdf5.h>
 
 namespace palimpsest::test {
 
 namespace {
+
+// Tensors here are tiny: a second thread only costs time. The test of thread counts sets its own.
+const bool one_thread = (at::set_num_threads(1), true);
 
 at::Tensor read_dataset(hid_t group, const char* name) {
     const hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT), space = H5Dget_space(dataset);
