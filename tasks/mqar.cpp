@@ -88,7 +88,8 @@ struct MqarTask {
     static TaskFacts facts() {
         return {"mqar", "multi-query associative recall: key-value pairs, then every key is asked at a power-law distance",
                 "Arora et al. 2023, Zoology: Measuring and Improving Recall in Efficient Language Models, arXiv 2312.04927",
-                "1.0; with filler_collides a little less, as filler then rewrites keys"};
+                "1.0; with filler_collides a little less, as filler then rewrites keys",
+                {Policy::last_written, Policy::random_of_row, Policy::majority_of_row}};
     }
 
     static const Schema<Options>& schema() {

@@ -80,7 +80,8 @@ struct NeedleTask {
 
     static TaskFacts facts() {
         return {"needle", "needles in a haystack: facts at chosen depths among filler and distractors, asked at the end",
-                "Hsieh et al. 2024, RULER: What's the Real Context Size of Your Long-Context Language Models?, arXiv 2404.06654", "1.0"};
+                "Hsieh et al. 2024, RULER: What's the Real Context Size of Your Long-Context Language Models?, arXiv 2404.06654", "1.0",
+                {Policy::last_written, Policy::random_of_row, Policy::majority_of_row}};
     }
 
     static const Schema<Options>& schema() {

@@ -83,15 +83,17 @@ void describe_task(const std::string& name, const std::vector<std::string>& argu
     errors.throw_if_any();
     const WorkedExample example = work_example(*task.compile(options.get()), 1);
     const Shape& shape = example.shape;
+    std::vector<std::string> shallow;
+    for (const Policy policy : facts.shallow) shallow.emplace_back(to_string(policy));
     if (json) {
         const Json worked = {{"options", to_json(task.schema().write(options.get()))}, {"events", example.events}, {"tokens", example.tokens},
                              {"positions", example.positions}, {"targets", example.targets}};
-        print_ordered({{"kind", "task"}, {"name", facts.name}, {"summary", facts.summary}, {"paper", facts.paper}, {"ceiling", facts.ceiling},
+        print_ordered({{"kind", "task"}, {"name", facts.name}, {"summary", facts.summary}, {"paper", facts.paper}, {"ceiling", facts.ceiling}, {"shallow", shallow},
                        {"options", options_json(task.schema())}, {"example", worked}});
         return;
     }
-    print(fmt::format("{}: {}\n\nceiling {}\npaper   {}\n\noptions, under task in a config (or in one of its segments)\n{}\n", facts.name, facts.summary,
-                      facts.ceiling, facts.paper, options_table(task.schema())));
+    print(fmt::format("{}: {}\n\nceiling {}\nshallow {}\npaper   {}\n\noptions, under task in a config (or in one of its segments)\n{}\n", facts.name,
+                      facts.summary, facts.ceiling, fmt::join(shallow, ", "), facts.paper, options_table(task.schema())));
     print(fmt::format("one example: {} positions, {}, {} (k key, v value, . filler; the answer is predicted where it stands, never laid out)\n\n{}\n",
                       shape.length, plural(shape.writes, "write"), plural(shape.queries, "question"), token_rows(example, 100)));
     print("its events\n");

@@ -91,7 +91,9 @@ RunHeader run_header(const PlannedRun& run, const Experiment& experiment, const 
     for (std::size_t i = 0; i < std::size(words); ++i) header.train_metrics.push_back({train_metric_names[i], words[i].first, words[i].second});
     header.slices = trainer.slices();
     for (int c = 0; c < answer_classes; ++c) header.answer_classes.push_back(to_string(static_cast<Answer>(c)));
-    for (int p = 0; spec.eval.policies && p < policies; ++p) header.policies.push_back(to_string(static_cast<Policy>(p)));
+    if (spec.eval.policies) {
+        for (const Policy policy : get_task(spec.task.name).facts().shallow) header.policies.push_back(to_string(policy));
+    }
     return header;
 }
 

@@ -53,6 +53,9 @@ struct TaskFacts {
     std::string summary;   // one line
     std::string paper;     // source
     std::string ceiling;   // best possible accuracy and why
+    // What answers without doing what the task asks for. A task that rewrites nothing leaves out the policies that look up the key.
+    std::vector<Policy> shallow = {Policy::last_written, Policy::first_of_key, Policy::random_of_key, Policy::random_of_row,
+                                   Policy::majority_of_row};
 };
 
 class Task {

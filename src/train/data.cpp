@@ -59,6 +59,7 @@ Segments compile_segments(const TaskSpec& spec) {
     if (spec.train.empty()) fail(ExitCode::usage, "task.train has no segment: nothing to train on");
     if (spec.test.empty()) fail(ExitCode::usage, "task.test has no segment: nothing to be judged by");
     Segments out;
+    out.shallow = task.facts().shallow;
     out.train = compile_list(task, spec.train);
     out.test = compile_list(task, spec.test);
     out.valid = compile_list(task, spec.valid.empty() ? spec.test : spec.valid);

@@ -25,6 +25,7 @@ struct Segments {
     std::vector<Segment> train, valid, test;
     std::int64_t longest = 0;      // T of the longest segment of any list
     std::int64_t vocabulary = 0;   // shared by all of them
+    std::vector<Policy> shallow;   // the task's shallow policies
 };
 
 // Throws Error(usage) where a segment's options do not fit together (with its place) or vocabularies differ.

@@ -23,7 +23,7 @@ std::vector<std::uint64_t> ids_from(std::int64_t first, std::int64_t count) {
 
 Evaluator::Evaluator(const Segments& segments, const EvalSpec& eval, std::uint64_t data_seed, std::int64_t batch, at::Device device,
                      int threads)
-    : eval_(eval), seed_(data_seed), batch_(batch), device_(device), threads_(threads) {
+    : eval_(eval), seed_(data_seed), batch_(batch), device_(device), threads_(threads), shallow_(segments.shallow) {
     for (std::size_t i = 0; i < segments.valid.size(); ++i) add_quiz(0, static_cast<std::int64_t>(i), segments.valid[i]);
     for (std::size_t i = 0; i < segments.test.size(); ++i) add_quiz(1, static_cast<std::int64_t>(i), segments.test[i]);
 }
@@ -127,14 +127,14 @@ std::vector<EvalResult> Evaluator::evaluate(Model& model, std::int64_t step) con
 std::vector<std::int64_t> Evaluator::policy_answers() const {
     std::vector<std::int64_t> out;
     if (!eval_.policies) return out;
-    for (int policy = 0; policy < policies; ++policy) {
+    for (const Policy policy : shallow_) {
         std::vector<std::int64_t> answers(slices_.size() * answer_classes, 0), predicted;
         for (const Quiz& quiz : quizzes_) {
             const Shape& shape = quiz.program->shape();
             for (std::int64_t first = 0; first < quiz.examples; first += batch_) {
                 const std::vector<std::uint64_t> ids = ids_from(first, std::min(batch_, quiz.examples - first));
                 predicted.resize(ids.size() * static_cast<std::size_t>(shape.queries * shape.vocabulary.value_tokens));
-                quiz.program->answer(static_cast<Policy>(policy), seed_, quiz.stream, ids, predicted.data(), threads_);
+                quiz.program->answer(policy, seed_, quiz.stream, ids, predicted.data(), threads_);
                 count(quiz, ids, predicted.data(), answers);
             }
         }

@@ -82,7 +82,7 @@ public:
     std::vector<LaneResult> run(const std::atomic<bool>& stop);
 
     std::vector<struct Slice> slices() const;              // of the evaluation, for the run's header
-    std::vector<std::int64_t> policy_answers() const;      // [policy, S, C] on the test and valid examples
+    std::vector<std::int64_t> policy_answers() const;      // [policy, S, C] of the task's shallow policies
     std::int64_t parameter_count() const;
     std::int64_t state_bytes();                            // at the longest segment
 
