@@ -321,6 +321,7 @@ TEST_CASE("early stop ends one lane, the others go on", "[train][lanes]") {
         CHECK(out.results[r].reason == (expected < 60 ? StopReason::early_stop : StopReason::finished));
         CHECK(out.recorders[r].row_steps.back() == expected);
         CHECK(out.results[r].last.step == expected);
+        CHECK(*out.checkpoints[r].find("counter/updates")->data_ptr<std::int64_t>() == expected);   // frozen from then on
     }
     CHECK(out.results[0].step != out.results[1].step);
 }
