@@ -17,15 +17,15 @@ constexpr const char* manifest_format = "palimpsest-manifest 1";
 
 std::string manifest_path(const std::string& folder) { return folder + "/manifest.yaml"; }
 
-// "[base_conv, delta]" -> "base_conv+delta"
-std::string compact(std::string text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (c == '[' || c == ']' || c == '{' || c == '}' || c == '"' || c == ' ') continue;
-        out += c == ',' ? '+' : c == ':' ? '=' : c;
+// "[base_conv, delta]" -> "base_conv+delta", "[delta, delta]" -> "delta"
+std::string compact(const std::string& text) {
+    std::vector<std::string> words = {""};
+    for (const char c : text) {
+        if (c == ',') words.emplace_back();
+        else if (std::string_view("[]{}\" ").find(c) == std::string_view::npos) words.back() += c == ':' ? '=' : c;
     }
-    return out;
+    if (std::all_of(words.begin(), words.end(), [&](const std::string& word) { return word == words.front(); })) words.resize(1);
+    return join(words, "+");
 }
 
 // A word tells what it is; a number needs its key.

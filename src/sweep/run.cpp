@@ -192,6 +192,7 @@ private:
                 folder_.write_failed({word(result.reason), result.message, result.step});
                 outcome_.state = RunState::failed;
                 outcome_.message = result.message;
+                log_error("{}", result.message);
                 return;
             }
             case StopReason::finished:

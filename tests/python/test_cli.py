@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""The program from outside: exit codes, what goes to stdout and what to stderr, exact messages, what is created and what is not."""
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+BINARY = os.environ["PALIMPSEST_BINARY"]
+SOURCE = Path(os.environ["PALIMPSEST_SOURCE_DIR"])
+
+RUN = """
+task:
+  name: overwrite
+  vocabulary: 32
+  length: 16
+  pairs: 2
+  train: [{overwrites: 0..1, examples: 100}]
+  test: [{overwrites: 0, examples: 40}, {overwrites: 1, examples: 40}]
+data: {check_overlap: false}
+model: {width: 8, depth: 1, mixer: delta}
+mixers: {delta: {heads: 1}}
+train: {steps: 30, batch: 4, lr: 1e-3}
+run: {log_every: 10, threads: 1}
+"""
+SWEEP = RUN + "sweep: {grid: {model.mixer: [delta, softmax]}, seeds: 2}\n"
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="palimpsest-cli-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "tiny.yaml").write_text(RUN)
+        (self.folder / "grid.yaml").write_text(SWEEP)
+
+    def call(self, *arguments, code=0, **environment):
+        result = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120)
+        self.assertEqual(result.returncode, code, f"{arguments}\n{result.stdout}\n{result.stderr}")
+        self.assertNotIn("\x1b", result.stdout + result.stderr)
+        self.assertNotIn("\r", result.stdout + result.stderr)
+        return result.stdout, result.stderr
+
+    def json(self, *arguments, code=0):
+        return json.loads(self.call(*arguments, "--json", code=code)[0])
+
+    def created(self):
+        return sorted(p.name for p in self.folder.iterdir()) != ["grid.yaml", "tiny.yaml"]
+
+
+class Usage(Cli):
+    def test_version_and_help(self):
+        out, err = self.call("--version")
+        self.assertEqual(err, "")
+        for line in (r"^palimpsest +\d+\.\d+\.\d+$", r"^commit +\w+", r"^compiler +\w+ \d+", r"^LibTorch +2\.\d+", r"^CUDA +\w+", r"^HDF5 header +1\.", r"^HDF5 at run time +1\."):
+            self.assertRegex(out, re.compile(line, re.MULTILINE))
+        out, err = self.call("--help")
+        self.assertEqual(err, "")
+        for code in (0, 1, 2, 3, 4, 75, 130):
+            self.assertRegex(out, rf"\n  {code} +\w")
+
+    def test_mistakes(self):
+        verbs = "verbs: run, sweep, resume, check, ls, show, compare, list, describe, doctor\nsee: palimpsest --help\n"
+        for arguments, message in [
+            (["rnu", "x"], "error: unknown verb 'rnu'; did you mean 'run'?\n" + verbs),
+            ([], "error: no verb\nsee: palimpsest --help\n"),
+            (["ls", "--jsn"], "error: unknown option '--jsn' of ls; did you mean '--json'?\nsee: palimpsest ls --help\n"),
+            (["run"], "error: CONFIG is required\nsee: palimpsest run --help\n"),
+            (["list", "layers"], "error: WHAT: layers not in {mixers,tasks}\nsee: palimpsest list --help\n"),
+            (["describe", "mixer", "dleta"], re.compile(r"error: unknown mixer 'dleta'; did you mean 'delta'\?; known mixers: base_conv, delta, .*\n")),
+            (["describe", "task"], "error: which task? mqar, needle, overwrite\n"),
+            (["run", "none.yaml"], re.compile(r"error: no config 'none.yaml'; looked for none.yaml, configs/none.yaml.*\n")),
+            (["show", "abc"], "error: 'abc' is no folder of a run, and there are no results in 'results'\n"),
+            (["ls"], "error: no such folder: 'results'\n"),
+            (["run", "grid.yaml"], "error: 'grid.yaml' plans a sweep of 4 runs; start it with: palimpsest sweep grid.yaml\n"),
+        ]:
+            with self.subTest(arguments):
+                out, err = self.call(*arguments, code=2)
+                self.assertEqual(out, "")
+                if isinstance(message, str):
+                    self.assertEqual(err, message)
+                else:
+                    self.assertRegex(err, message)
+                self.assertFalse(self.created())
+
+    def test_config_errors_are_told_at_once_with_their_places(self):
+        (self.folder / "bad.yaml").write_text(RUN.replace("width: 8", "widht: 8").replace("lr: 1e-3", "lr: fast"))
+        out, err = self.call("run", "bad.yaml", "train.stpes=5", code=2)
+        self.assertEqual(out, "")
+        self.assertEqual(err, (
+            "<command line>:argument 1: error: unknown key 'stpes' in 'train'; did you mean 'steps'?\n"
+            "  1 | train.stpes=5\n"
+            "    |       ^~~~~\n"
+            "bad.yaml:10:9: error: unknown key 'widht' in 'model'; did you mean 'width'?\n"
+            "  10 | model: {widht: 8, depth: 1, mixer: delta}\n"
+            "     |         ^~~~~\n"
+            "bad.yaml:12:34: error: 'train.lr' expects a number, got 'fast'\n"
+            "  12 | train: {steps: 30, batch: 4, lr: fast}\n"
+            "     |                                  ^~~~\n"
+            "3 errors\n"))
+        self.assertFalse((self.folder / "results").exists())
+
+    def test_check(self):
+        out, err = self.call("check", "grid.yaml")
+        self.assertEqual((out, err.splitlines()[-1]), ("", "grid.yaml: 4 runs, no errors"))
+        _, err = self.call("check", "grid.yaml", "task.pairs=6", code=2)
+        self.assertIn("length 16 is too short", err)
+        self.assertFalse(self.created())
+
+
+class Telling(Cli):
+    def test_print_config_explain_and_dry_run_create_nothing(self):
+        out, _ = self.call("run", "tiny.yaml", "--print-config", "train.lr=2e-3")
+        self.assertIn("lr: 0.002\n", out)
+        (self.folder / "resolved.yaml").write_text(out)
+        again, _ = self.call("run", "resolved.yaml", "--print-config")
+        self.assertEqual(again, out)
+        (self.folder / "resolved.yaml").unlink()
+        out, _ = self.call("run", "tiny.yaml", "--explain", "train.lr=2e-3")
+        self.assertRegex(out, r"lr: 0\.002 +# <command line>:argument 1\n")
+        self.assertRegex(out, r"width: 8 +# tiny\.yaml:10\n")
+        self.assertRegex(out, r"clip: 1\.0 +# default\n")
+        out, err = self.call("sweep", "grid.yaml", "--dry-run")
+        lines = out.splitlines()
+        self.assertEqual(re.split(r"  +", lines[0]), ["id", "model.mixer", "seed", "steps", "parameters", "state", "action"])
+        self.assertEqual(len(lines), 5)
+        self.assertRegex(lines[3], r"^[0-9a-f]{8}  softmax +1 +30 +\d+  1\.0 KiB at length 16  start$")
+        self.assertEqual(err.splitlines()[-1], "4 runs in 'results/grid'; nothing was created")
+        self.assertFalse(self.created())
+
+    def test_list_and_describe(self):
+        out, err = self.call("list")
+        self.assertEqual(err, "")
+        for name in ("delta", "gated_delta", "linear", "softmax", "base_conv", "mqar", "overwrite", "needle"):
+            self.assertRegex(out, rf"\n(mixer|task) +{name} +\w")
+        names = {(item["kind"], item["name"]) for item in self.json("list")}
+        self.assertIn(("mixer", "delta"), names)
+        self.assertEqual({kind for kind, _ in ((i["kind"], i["name"]) for i in self.json("list", "tasks"))}, {"task"})
+        for kind, name in names:
+            with self.subTest(kind=kind, name=name):
+                out, _ = self.call("describe", kind, name)
+                described = self.json("describe", kind, name)
+                for option in described["options"]:
+                    self.assertRegex(out, rf"\n{option['name']} +{re.escape(option['type'])} +{re.escape(option['default'])}")
+        self.assertIn("S_t", self.json("describe", "mixer", "delta")["recurrence"])
+        for section in ("model", "train", "data", "eval", "run"):
+            self.assertTrue(self.json("describe", section)["options"])
+
+    def test_worked_example_agrees_with_its_events(self):
+        described = self.json("describe", "task", "overwrite", "length=32", "pairs=3", "overwrites=0..2")
+        example = described["example"]
+        self.assertEqual(len(example["tokens"]), 32)
+        held, answers = {}, {}
+        for event in example["events"]:
+            if match := re.fullmatch(r"write (k\d+) (v\d+) @\d+", event):
+                held[match[1]] = match[2]
+            if match := re.fullmatch(r"read (k\d+) -> (v\d+) @(\d+) .*", event):
+                self.assertEqual(held[match[1]], match[2])
+                answers[int(match[3])] = match[2]
+        self.assertEqual(sorted(answers), example["positions"])
+        out, _ = self.call("describe", "task", "overwrite", "length=32", "pairs=3", "overwrites=0..2")
+        for value in answers.values():
+            self.assertRegex(out, rf"\nanswer .*\b{value}\b")
+        _, err = self.call("describe", "task", "overwrite", "lenght=32", code=2)
+        self.assertIn("<command line>:argument 1: error: unknown key 'lenght' in 'task'; did you mean 'length'?", err)
+
+    def test_doctor(self):
+        facts = self.json("doctor")["facts"]
+        self.assertEqual(facts["exclusive create"], "works")
+        for name in ("commit", "LibTorch", "HDF5 at run time", "usable threads", "free space", "file system", "file locks"):
+            self.assertTrue(facts[name])
+        self.assertFalse(self.created())
+
+
+class Running(Cli):
+    def test_run_then_again(self):
+        out, err = self.call("run", "tiny.yaml")
+        folder = next((self.folder / "results/tiny").iterdir())
+        self.assertRegex(out, rf"^run +[0-9a-f]{{12}}\nfolder +results/tiny/{re.escape(folder.name)}\ntest accuracy +[01]\.\d+\n")
+        self.assertIn("step 30/30 | loss ", err)
+        self.assertNotIn("step 30/30", out)
+        stamp = (folder / "run.h5").stat().st_mtime_ns
+        out_again, err = self.call("run", "tiny.yaml")
+        self.assertIn(f"finished before: results/tiny/{folder.name}", err)
+        self.assertEqual(out_again, out)
+        self.assertEqual((folder / "run.h5").stat().st_mtime_ns, stamp)
+        self.assertEqual(os.readlink(self.folder / "results/latest"), f"tiny/{folder.name}")
+        log = (folder / "run.log").read_text()
+        self.assertIn("step 30/30", log)
+        self.assertNotIn("\x1b", log)
+        # What is not identity does not make another run; what is, does.
+        _, err = self.call("run", "tiny.yaml", "run.log_every=5", "name=tiny")
+        self.assertIn("finished before", err)
+        self.call("run", "tiny.yaml", "train.lr=5e-3")
+        self.assertEqual(len(list((self.folder / "results/tiny").iterdir())), 2)
+
+        listed = self.json("ls")
+        self.assertEqual([run["state"] for run in listed], ["finished"] * 2)
+        shown = self.json("show", folder.name[:8])
+        self.assertEqual(shown["state"], "finished")
+        self.assertEqual(shown["config"]["model.mixer"], "delta")
+        self.assertEqual(sum(slice["answers"]["correct"] for slice in shown["slices"] if slice["split"] == "test") / 160, shown["summary"]["test_accuracy"])
+        out, _ = self.call("show", str(folder))
+        self.assertRegex(out, r"\noverwrites +answers +accuracy +stale +best policy\n +0 +\d+ ")
+        _, err = self.call("show", "", code=2)
+        self.assertRegex(err, r"error: '' may be any of 2 runs: ")
+        _, err = self.call("show", "zzzz", code=2)
+        self.assertIn("error: no run 'zzzz' in 'results'", err)
+
+    def test_a_run_that_fails(self):
+        out, err = self.call("run", "tiny.yaml", "train.lr=1e30", "train.clip=0", code=1)
+        folder = next((self.folder / "results/tiny").iterdir())
+        self.assertEqual(out, "")
+        self.assertIn("is not finite", err)
+        self.assertIn(f"failed; log: results/tiny/{folder.name}/run.log\ntry again with: palimpsest resume results/tiny/{folder.name}\n", err)
+        out, _ = self.call("show", str(folder))
+        self.assertRegex(out, r"\nstate +failed\n")
+        self.assertRegex(out, r"\nwhy +step \d+, lane 0: ")
+        self.assertIn("\nend of ", out)
+
+    def test_progress_never(self):
+        _, err = self.call("run", "tiny.yaml", "--progress", "never")
+        self.assertNotIn("step 30/30", err)
+
+    def on_terminal(self, **environment):
+        """The run's stderr as a terminal sees it."""
+        master, slave = pty.openpty()
+        process = subprocess.Popen([BINARY, "run", "tiny.yaml", "--results", environment.pop("results")], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=slave,
+                                   env={**{k: v for k, v in os.environ.items() if k not in ("CI", "NO_COLOR")}, "TERM": "xterm", **environment})
+        os.close(slave)
+        seen = b""
+        while process.poll() is None or select.select([master], [], [], 0)[0]:
+            if select.select([master], [], [], 0.05)[0]:
+                try:
+                    seen += os.read(master, 65536)
+                except OSError:
+                    break
+        os.close(master)
+        self.assertEqual(process.wait(), 0)
+        return seen.decode()
+
+    def test_a_live_line_on_a_terminal_alone(self):
+        seen = self.on_terminal(results="a")
+        self.assertIn("[====================] 100%", seen)
+        self.assertIn("\x1b[K", seen)
+        for quiet in ({"TERM": "dumb"}, {"CI": "1"}):
+            self.assertNotIn("\x1b", self.on_terminal(results="b" + next(iter(quiet)), **quiet))
+
+
+class Sweeping(Cli):
+    def test_sweep_skip_compare(self):
+        out, err = self.call("sweep", "grid.yaml")
+        self.assertRegex(out, r"^model\.mixer +accuracy +stale +best policy +runs\ndelta +[01]\.\d{3} ± \d\.\d{3} .* 2\nsoftmax +.* 2\n$")
+        self.assertEqual(len(re.findall(r"^\[\d/4\] start [0-9a-f]{8}  model\.mixer=\w+ seed=[12]$", err, re.MULTILINE)), 4)
+        sweep = self.folder / "results/grid"
+        self.assertTrue((sweep / "sweep.h5").exists())
+        runs = sorted(p.name for p in sweep.iterdir() if p.is_dir())
+        self.assertEqual(len(runs), 4)
+        self.assertTrue(any(name.endswith("-delta-seed=2") for name in runs))
+        out_again, err = self.call("sweep", "grid.yaml")
+        self.assertEqual(len(re.findall(r"^\[\d/4\] skip [0-9a-f]{8} \(finished\)  model", err, re.MULTILINE)), 4)
+        self.assertEqual(out_again, out)
+
+        rows = self.json("compare", "grid", "--metric", "test_accuracy,parameters")
+        self.assertEqual([row["group"] for row in rows], [{"model.mixer": "delta"}, {"model.mixer": "softmax"}])
+        self.assertEqual([row["runs"] for row in rows], [2, 2])
+        runs_by_mixer = {}
+        for run in self.json("ls"):
+            runs_by_mixer.setdefault(run["folder"].split("-")[1], []).append(run["test_accuracy"])
+        self.assertAlmostEqual(rows[0]["metrics"]["test_accuracy"]["mean"], sum(runs_by_mixer["delta"]) / 2)
+        out, _ = self.call("compare", "results/grid", "--by", "seed")
+        self.assertRegex(out, r"^seed +test_accuracy .*\n +1 ")
+        _, err = self.call("compare", "grid", "--by", "model.mixr", code=2)
+        self.assertIn("did you mean 'model.mixer'?", err)
+        _, err = self.call("compare", "gird", code=2)
+        self.assertEqual(err, "error: no folder 'gird', and no sweep of that name in 'results'; did you mean 'grid'?\n")
+
+    def test_failures_are_told_at_the_end(self):
+        out, err = self.call("sweep", "tiny.yaml", "sweep.grid.train.init_scale=[1e20, 1]", code=3)
+        self.assertRegex(err, r"\n1 of 2 runs failed:\nrun +error +log +try again\n[0-9a-f]{8} init_scale=\S+ +step \d+, lane 0: .*  results/tiny/\S+/run\.log  palimpsest resume results/tiny/\S+\n")
+        self.assertRegex(out, r"train\.init_scale .*\n(.*\n)?.*0 of 1")
+        _, err = self.call("sweep", "tiny.yaml", "sweep.grid.train.init_scale=[1e20, 1]", "--results", "fast", "--fail-fast", code=3)
+        self.assertNotIn("[2/2]", err)
+
+    def test_a_config_edited_in_the_middle_changes_nothing(self):
+        config = self.folder / "grid.yaml"
+        process = subprocess.Popen([BINARY, "sweep", "grid.yaml", "train.steps=400"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        manifest = self.folder / "results/grid/manifest.yaml"
+        deadline = time.monotonic() + 30
+        while not manifest.exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        frozen = manifest.read_text()
+        config.write_text("task: {this is no longer: a config}\n")
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(manifest.read_text(), frozen)
+        states = self.json("ls")
+        self.assertEqual([run["state"] for run in states], ["finished"] * 4)
+        for run in states:
+            self.assertIn("steps: 400\n", (self.folder / run["folder"] / "config.yaml").read_text())
+
+        # Next time the changed plan is told.
+        config.write_text(SWEEP.replace("[delta, softmax]", "[delta, linear]"))
+        _, err = self.call("sweep", "grid.yaml", "train.steps=400")
+        self.assertRegex(err, r"the plan has changed since last time: 2 runs new: [0-9a-f]{8} \(model\.mixer=linear seed=1\), ")
+        self.assertRegex(err, r"the plan has changed since last time: 2 runs no longer planned \(folders stay\): ")
+        self.assertEqual(len(re.findall(r"skip [0-9a-f]{8} \(finished\)", err)), 2)
+
+    def test_configs_of_the_repository_are_right(self):
+        (self.folder / "configs").symlink_to(SOURCE / "configs")
+        self.call("check", "configs/quickstart.yaml")
+        self.call("check", "quickstart.yaml")
+
+
+if __name__ == "__main__":
+    unittest.main()
