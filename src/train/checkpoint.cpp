@@ -1,15 +1,15 @@
 #include "train/checkpoint.h"
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/hash.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
 #include <set>
 #include <string_view>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/hash.h"
 
 namespace palimpsest::train {
 namespace {
@@ -51,7 +51,8 @@ public:
     std::int64_t number(std::string_view digits) const {
         std::int64_t value = 0;
         const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-        if (error != std::errc{} || end != digits.data() + digits.size() || value < 0) damaged(fmt::format("'{}' is not a number", digits));
+        if (error != std::errc{} || end != digits.data() + digits.size() || value < 0)
+            damaged(fmt::format("'{}' is not a number", digits));
         return value;
     }
     std::size_t position() const { return at_; }
@@ -98,7 +99,8 @@ const at::Tensor* Checkpoint::find(const std::string& name) const {
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
     std::string header = fmt::format("{}{}\nstep {}\n", magic, format_version, checkpoint.step);
     for (const auto& [key, text] : checkpoint.facts) {
-        PALIMPSEST_ASSERT(key.find_first_of(" \n") == std::string::npos && text.find('\n') == std::string::npos, "fact {} = {}", key, text);
+        PALIMPSEST_ASSERT(key.find_first_of(" \n") == std::string::npos && text.find('\n') == std::string::npos, "fact {} = {}",
+                          key, text);
         header += fmt::format("fact {} {}\n", key, text);
     }
     for (const auto& [name, tensor] : checkpoint.arrays) {
@@ -127,8 +129,8 @@ Checkpoint read_checkpoint(const std::string& path) {
     const std::string_view first = header.line();
     if (!first.starts_with(magic)) header.damaged("it does not begin with 'palimpsest-checkpoint'");
     if (first.substr(magic.size()) != format_version)
-        fail(ExitCode::run_failed, "checkpoint {} was written in format {}; this tool reads format {}", path, first.substr(magic.size()),
-             format_version);
+        fail(ExitCode::run_failed, "checkpoint {} was written in format {}; this tool reads format {}", path,
+             first.substr(magic.size()), format_version);
     if (content.size() < header.position() + 8) header.damaged("it ends too early");
     std::uint64_t stored = 0;
     for (std::size_t i = 0; i < 8; ++i)
@@ -160,7 +162,8 @@ Checkpoint read_checkpoint(const std::string& path) {
     return out;
 }
 
-std::vector<std::string> differences(const Checkpoint& checkpoint, const std::vector<std::pair<std::string, at::Tensor>>& expected) {
+std::vector<std::string> differences(const Checkpoint& checkpoint,
+                                     const std::vector<std::pair<std::string, at::Tensor>>& expected) {
     std::vector<std::string> out;
     std::set<std::string> names, prefixes;
     for (const auto& [name, tensor] : expected) {

@@ -10,22 +10,22 @@
 // Random numbers need no state: they are functions of the step.
 #pragma once
 
-#include "ops/tensor.h"
-
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "ops/tensor.h"
 
 namespace palimpsest::train {
 
 struct Checkpoint {
     std::int64_t step = 0;
     std::vector<std::pair<std::string, std::string>> facts;
-    std::vector<std::pair<std::string, at::Tensor>> arrays;   // on the CPU, contiguous; float, double, long
+    std::vector<std::pair<std::string, at::Tensor>> arrays;  // on the CPU, contiguous; float, double, long
 
-    const std::string& fact(const std::string& key) const;    // "" when it is not there
-    const at::Tensor* find(const std::string& name) const;    // nullptr when it is not there
+    const std::string& fact(const std::string& key) const;  // "" when it is not there
+    const at::Tensor* find(const std::string& name) const;  // nullptr when it is not there
 };
 
 // Temporary name, fsync, rename: the file is whole or absent.
@@ -33,13 +33,13 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 // Throws Error(run_failed) naming the path and what is wrong with the file.
 Checkpoint read_checkpoint(const std::string& path);
 
-// One line per array of `expected` (name and tensor of the right shape and type) that the checkpoint lacks or holds otherwise, and per
-// array with one of the prefixes of `expected` ("parameter/") that it holds too much.
+// One line per array of `expected` (name and tensor of the right shape and type) that the checkpoint lacks or holds otherwise, and
+// per array with one of the prefixes of `expected` ("parameter/") that it holds too much.
 std::vector<std::string> differences(const Checkpoint& checkpoint, const std::vector<std::pair<std::string, at::Tensor>>& expected);
 
 // The checkpoints of one run: step-000000500.ckpt and so on.
 std::string checkpoint_path(const std::string& folder, std::int64_t step);
-std::vector<std::int64_t> checkpoint_steps(const std::string& folder);   // ascending; empty when there is no folder
+std::vector<std::int64_t> checkpoint_steps(const std::string& folder);  // ascending; empty when there is no folder
 // Removes all but the newest `keep`.
 void rotate_checkpoints(const std::string& folder, std::size_t keep);
 

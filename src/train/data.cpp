@@ -1,10 +1,10 @@
 #include "train/data.h"
 
-#include "core/error.h"
-#include "core/philox.h"
-
 #include <algorithm>
 #include <limits>
+
+#include "core/error.h"
+#include "core/philox.h"
 
 namespace palimpsest::train {
 namespace {
@@ -72,14 +72,15 @@ Segments compile_segments(const TaskSpec& spec) {
             out.longest = std::max(out.longest, shape.length);
             if (shape.vocabulary.size != out.vocabulary)
                 fail(ExitCode::usage,
-                     "all segments of a run share one vocabulary, but train segment '{}' of task '{}' has {} tokens and {} segment '{}' has {}; "
+                     "all segments of a run share one vocabulary, but train segment '{}' of task '{}' has {} tokens and {} segment "
+                     "'{}' has {}; "
                      "set the vocabulary once, at the level of task",
                      first.label, spec.name, out.vocabulary, name, segment.label, shape.vocabulary.size);
             if (shape.queries < 1)
                 fail(ExitCode::usage, "{} segment '{}' of task '{}' has no scored answers", name, segment.label, spec.name);
             if (segment.examples < 1 || segment.examples >= std::numeric_limits<std::uint32_t>::max())
-                fail(ExitCode::usage, "{} segment '{}' of task '{}' has {} examples; from 1 to 4294967294 are possible", name, segment.label,
-                     spec.name, segment.examples);
+                fail(ExitCode::usage, "{} segment '{}' of task '{}' has {} examples; from 1 to 4294967294 are possible", name,
+                     segment.label, spec.name, segment.examples);
         }
     }
     return out;
@@ -97,11 +98,14 @@ BatchOrder::BatchOrder(const std::vector<Segment>& segments, const TrainSpec& tr
 
     // Bounds products and the table below.
     constexpr std::int64_t most_steps = std::int64_t{1} << 28;
-    if (steps_ < 1 || steps_ > most_steps) fail(ExitCode::usage, "train.steps is {}; from 1 to {} are possible", steps_, most_steps);
+    if (steps_ < 1 || steps_ > most_steps)
+        fail(ExitCode::usage, "train.steps is {}; from 1 to {} are possible", steps_, most_steps);
 
     if (mode_ == DataMode::fixed) {
-        if (data.segments == SegmentOrder::in_order) fill_in_order(epoch_batches);
-        else fill_interleaved(epoch_batches, epoch_steps_);
+        if (data.segments == SegmentOrder::in_order)
+            fill_in_order(epoch_batches);
+        else
+            fill_interleaved(epoch_batches, epoch_steps_);
         return;
     }
     if (data.segments == SegmentOrder::interleaved) {
@@ -123,7 +127,8 @@ BatchOrder::BatchOrder(const std::vector<Segment>& segments, const TrainSpec& tr
 
 void BatchOrder::fill_in_order(const std::vector<std::int64_t>& counts) {
     for (std::size_t s = 0; s < counts.size(); ++s)
-        for (std::int64_t b = 0; b < counts[s]; ++b) slots_.push_back({static_cast<std::uint32_t>(s), static_cast<std::uint32_t>(b)});
+        for (std::int64_t b = 0; b < counts[s]; ++b)
+            slots_.push_back({static_cast<std::uint32_t>(s), static_cast<std::uint32_t>(b)});
 }
 
 void BatchOrder::fill_interleaved(const std::vector<std::int64_t>& weights, std::int64_t count) {
@@ -173,7 +178,8 @@ HeldOut::HeldOut(const Segments& segments, std::uint64_t data_seed, int threads)
             lengths_.insert(length);
             for (std::int64_t first = 0; first < segment.examples; first += 1024) {
                 std::vector<std::uint64_t> ids;
-                for (std::int64_t i = first; i < std::min(first + 1024, segment.examples); ++i) ids.push_back(static_cast<std::uint64_t>(i));
+                for (std::int64_t i = first; i < std::min(first + 1024, segment.examples); ++i)
+                    ids.push_back(static_cast<std::uint64_t>(i));
                 rows.generate(*segment.program, data_seed, stream, ids, threads);
                 for (std::size_t i = 0; i < ids.size(); ++i)
                     hashes_.insert(hash_row(rows.tokens.data() + static_cast<std::int64_t>(i) * length, length));
@@ -187,11 +193,13 @@ HeldOut::HeldOut(const Segments& segments, std::uint64_t data_seed, int threads)
 std::int64_t HeldOut::count(const std::int64_t* tokens, std::int64_t rows, std::int64_t length) const {
     if (!has_length(length)) return 0;
     std::int64_t found = 0;
-    for (std::int64_t i = 0; i < rows; ++i) found += static_cast<std::int64_t>(hashes_.count(hash_row(tokens + i * length, length)));
+    for (std::int64_t i = 0; i < rows; ++i)
+        found += static_cast<std::int64_t>(hashes_.count(hash_row(tokens + i * length, length)));
     return found;
 }
 
-TrainData::TrainData(const Segments& segments, BatchOrder order, std::vector<std::uint64_t> lane_seeds, at::Device device, int threads)
+TrainData::TrainData(const Segments& segments, BatchOrder order, std::vector<std::uint64_t> lane_seeds, at::Device device,
+                     int threads)
     : segments_(segments.train), order_(std::move(order)), lane_seeds_(std::move(lane_seeds)), device_(device), threads_(threads) {}
 
 Batch TrainData::batch(std::int64_t step) const {

@@ -2,15 +2,15 @@
 // alone, never on a seed, so that lanes, resume and captured graphs agree; the seed only names the numbers inside an example.
 #pragma once
 
-#include "config/spec.h"
-#include "ops/tensor.h"
-#include "task/task.h"
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <unordered_set>
 #include <vector>
+
+#include "config/spec.h"
+#include "ops/tensor.h"
+#include "task/task.h"
 
 namespace palimpsest::train {
 
@@ -23,9 +23,9 @@ struct Segment {
 
 struct Segments {
     std::vector<Segment> train, valid, test;
-    std::int64_t longest = 0;      // T of the longest segment of any list
-    std::int64_t vocabulary = 0;   // shared by all of them
-    std::vector<Policy> shallow;   // the task's shallow policies
+    std::int64_t longest = 0;     // T of the longest segment of any list
+    std::int64_t vocabulary = 0;  // shared by all of them
+    std::vector<Policy> shallow;  // the task's shallow policies
 };
 
 // Throws Error(usage) where a segment's options do not fit together (with its place) or vocabularies differ.
@@ -34,9 +34,9 @@ Segments compile_segments(const TaskSpec& task);
 // What one step trains on.
 struct Turn {
     std::int64_t segment = 0;
-    std::int64_t batch = 0;   // its number among the batches of this segment: of the run (fresh) or of the epoch (fixed)
-    std::int64_t epoch = 0;   // fixed data: how often the examples have been gone through before
-    std::int64_t rows = 0;    // examples of this batch; the last batch of a segment's epoch may be smaller
+    std::int64_t batch = 0;  // its number among the batches of this segment: of the run (fresh) or of the epoch (fixed)
+    std::int64_t epoch = 0;  // fixed data: how often the examples have been gone through before
+    std::int64_t rows = 0;   // examples of this batch; the last batch of a segment's epoch may be smaller
 };
 
 // The order of batches. An epoch is one batch after another until every segment has given ceil(examples / batch) of them.
@@ -51,8 +51,8 @@ public:
     std::int64_t steps() const { return steps_; }
     std::int64_t epoch_steps() const { return epoch_steps_; }
     Turn at(std::int64_t step) const;
-    // Example ids of a turn. The lane's seed keys the permutation of shuffled fixed data and nothing else. The segment is part of the
-    // id, so that no two training segments share draws.
+    // Example ids of a turn. The lane's seed keys the permutation of shuffled fixed data and nothing else. The segment is part of
+    // the id, so that no two training segments share draws.
     std::vector<std::uint64_t> examples(const Turn& turn, std::uint64_t seed) const;
 
 private:
@@ -66,7 +66,7 @@ private:
     std::int64_t batch_ = 0, steps_ = 0, epoch_steps_ = 0;
     DataMode mode_;
     DataOrder order_;
-    std::vector<Slot> slots_;   // of one epoch (fixed) or of the run (fresh)
+    std::vector<Slot> slots_;  // of one epoch (fixed) or of the run (fresh)
 };
 
 // [R, B, T], [R, B, Q m], [R, B Q m], all int64 on the trainer's device.

@@ -1,13 +1,13 @@
 #include "train/evaluate.h"
 
-#include "core/error.h"
-#include "ops/layers.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
+
+#include "core/error.h"
+#include "ops/layers.h"
 
 namespace palimpsest::train {
 namespace {
@@ -54,8 +54,12 @@ void Evaluator::add_quiz(std::int64_t split, std::int64_t index, const Segment& 
     for (auto& [kind, slice] : known) {
         const auto& [changes, bucket] = kind;
         slice = static_cast<std::int32_t>(slices_.size());
-        Slice row{split, index, changes, bucket == 0 ? 0 : upper_ends[static_cast<std::size_t>(bucket - 1)] + 1,
-                  upper_ends[static_cast<std::size_t>(bucket)], {}};
+        Slice row{split,
+                  index,
+                  changes,
+                  bucket == 0 ? 0 : upper_ends[static_cast<std::size_t>(bucket - 1)] + 1,
+                  upper_ends[static_cast<std::size_t>(bucket)],
+                  {}};
         row.label = fmt::format("{} {} overwrites={} distance={}..{}", split == 0 ? "valid" : "test", segment.label, changes,
                                 row.distance_from, row.distance_to);
         slices_.push_back(std::move(row));
@@ -89,7 +93,8 @@ std::vector<EvalResult> Evaluator::evaluate(Model& model, std::int64_t step) con
         const std::int64_t width = shape.vocabulary.value_tokens;
         for (std::int64_t first = 0; first < quiz.examples; first += batch_) {
             const std::int64_t rows = std::min(batch_, quiz.examples - first), scored = rows * shape.queries * width;
-            at::Tensor tokens = at::empty({1, rows, shape.length}, at::kLong), positions = at::empty({1, rows, shape.queries * width}, at::kLong),
+            at::Tensor tokens = at::empty({1, rows, shape.length}, at::kLong),
+                       positions = at::empty({1, rows, shape.queries * width}, at::kLong),
                        targets = at::empty({1, scored}, at::kLong);
             BatchView view;
             view.tokens = tokens.data_ptr<std::int64_t>();
@@ -104,16 +109,23 @@ std::vector<EvalResult> Evaluator::evaluate(Model& model, std::int64_t step) con
                 sizes.front() = lanes;
                 return x.to(device_).expand(sizes).contiguous();
             };
-            const at::Tensor logits = model.logits_at(model.hidden(for_lanes(tokens), nullptr, StepContext{}), for_lanes(positions));
+            const at::Tensor logits =
+                model.logits_at(model.hidden(for_lanes(tokens), nullptr, StepContext{}), for_lanes(positions));
             const at::Tensor predicted = logits.argmax(-1).cpu().contiguous();
-            const at::Tensor losses = ops::cross_entropy(logits, for_lanes(targets)).to(at::kDouble).view({lanes, rows * shape.queries, width}).mean(2).cpu().contiguous();
+            const at::Tensor losses = ops::cross_entropy(logits, for_lanes(targets))
+                                          .to(at::kDouble)
+                                          .view({lanes, rows * shape.queries, width})
+                                          .mean(2)
+                                          .cpu()
+                                          .contiguous();
 
             const std::int32_t* slice_of = quiz.slice_of.data() + first * shape.queries;
             for (std::int64_t lane = 0; lane < lanes; ++lane) {
                 EvalResult& result = results[static_cast<std::size_t>(lane)];
                 count(quiz, ids, predicted.data_ptr<std::int64_t>() + lane * scored, result.answers);
                 const double* loss = losses.data_ptr<double>() + lane * rows * shape.queries;
-                for (std::int64_t i = 0; i < rows * shape.queries; ++i) result.loss_sum[static_cast<std::size_t>(slice_of[i])] += loss[i];
+                for (std::int64_t i = 0; i < rows * shape.queries; ++i)
+                    result.loss_sum[static_cast<std::size_t>(slice_of[i])] += loss[i];
             }
         }
     }
@@ -145,7 +157,7 @@ std::vector<std::int64_t> Evaluator::policy_answers() const {
 
 double Evaluator::accuracy(const std::vector<std::int64_t>& answers, std::int64_t split) const {
     // Every example of a segment has equally many answers, so the mean over its examples is its share of correct answers.
-    std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> by_segment;   // correct, all
+    std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> by_segment;  // correct, all
     for (std::size_t s = 0; s < slices_.size(); ++s) {
         if (slices_[s].split != split) continue;
         auto& [correct, all] = by_segment[eval_.mean == AccuracyMean::examples ? slices_[s].segment : 0];

@@ -1,8 +1,8 @@
 #include "train/optimizer.h"
 
-#include "core/error.h"
-
 #include <algorithm>
+
+#include "core/error.h"
 
 namespace palimpsest::train {
 namespace {
@@ -16,8 +16,13 @@ at::Tensor column(const std::vector<LaneValues>& lanes, double LaneValues::*memb
 }  // namespace
 
 AdamW::AdamW(nn::Parameters& parameters, const std::vector<LaneValues>& lanes, const TrainSpec& options, Path path)
-    : parameters_(parameters), lanes_(lanes), eps_(options.eps), clip_(options.clip), decay_all_(options.weight_decay_on == DecayOn::all),
-      stop_(options.non_finite == NonFinite::stop), path_(path) {
+    : parameters_(parameters),
+      lanes_(lanes),
+      eps_(options.eps),
+      clip_(options.clip),
+      decay_all_(options.weight_decay_on == DecayOn::all),
+      stop_(options.non_finite == NonFinite::stop),
+      path_(path) {
     const at::Tensor& values = parameters_.values();
     const at::Device device = values.device();
     if (path_ == Path::automatic) path_ = device.is_cpu() ? Path::raw : Path::tensor;
@@ -34,14 +39,18 @@ AdamW::AdamW(nn::Parameters& parameters, const std::vector<LaneValues>& lanes, c
     cause_ = at::zeros({count}, on_device.dtype(at::kLong));
     first_ = at::zeros_like(values.detach());
     second_ = at::zeros_like(values.detach());
-    if (path_ == Path::raw) build_pieces();
-    else build_flat_indices();
+    if (path_ == Path::raw)
+        build_pieces();
+    else
+        build_flat_indices();
 }
 
 void AdamW::step(const at::Tensor& loss, double factor) {
     const at::NoGradGuard no_grad;
-    if (path_ == Path::raw) step_raw(loss.detach(), factor);
-    else step_tensor(loss.detach(), factor);
+    if (path_ == Path::raw)
+        step_raw(loss.detach(), factor);
+    else
+        step_tensor(loss.detach(), factor);
 }
 
 void AdamW::build_flat_indices() {
@@ -67,8 +76,9 @@ void AdamW::step_tensor(const at::Tensor& loss, double factor) {
 
     std::vector<at::Tensor> squares;
     for (const nn::ParameterInfo& info : parameters_.table())
-        squares.push_back(gradients.narrow(0, info.offset, lanes * info.numel).view({lanes, info.numel}).to(at::kDouble).square().sum(1));
-    const at::Tensor by_parameter = at::stack(squares);   // [P, R]
+        squares.push_back(
+            gradients.narrow(0, info.offset, lanes * info.numel).view({lanes, info.numel}).to(at::kDouble).square().sum(1));
+    const at::Tensor by_parameter = at::stack(squares);  // [P, R]
     norm_ = by_parameter.sum(0).sqrt();
 
     const at::Tensor rank =

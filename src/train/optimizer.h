@@ -1,15 +1,15 @@
-// AdamW with decoupled weight decay (Loshchilov and Hutter 2019; the arithmetic of torch.optim.AdamW), a learning rate, weight decay
-// and betas per lane, and clipping by the lane's global gradient norm. Nothing here is read back to the host: whether a lane was
-// updated is decided on the device.
+// AdamW with decoupled weight decay (Loshchilov and Hutter 2019; the arithmetic of torch.optim.AdamW), a learning rate, weight
+// decay and betas per lane, and clipping by the lane's global gradient norm. Nothing here is read back to the host: whether a lane
+// was updated is decided on the device.
 //
 // A lane whose loss or gradient is not finite, or that is not live, keeps parameters and moments bit for bit.
 #pragma once
 
-#include "nn/parameters.h"
-#include "train/trainer.h"
-
 #include <cstdint>
 #include <vector>
+
+#include "nn/parameters.h"
+#include "train/trainer.h"
 
 namespace palimpsest::train {
 
@@ -22,9 +22,9 @@ struct Cause {
 class AdamW {
 public:
     enum class Path {
-        automatic,   // raw on the CPU, tensor elsewhere
-        raw,         // one fused pass over memory
-        tensor,      // ATen operators on the flat buffers
+        automatic,  // raw on the CPU, tensor elsewhere
+        raw,        // one fused pass over memory
+        tensor,     // ATen operators on the flat buffers
     };
     AdamW(nn::Parameters& parameters, const std::vector<LaneValues>& lanes, const TrainSpec& options, Path path = Path::automatic);
 
@@ -32,11 +32,11 @@ public:
     void step(const at::Tensor& loss, double factor);
 
     // All [R], on the parameters' device.
-    at::Tensor& live() { return live_; }           // bool; a lane that is not live is frozen
-    at::Tensor& updates() { return updates_; }     // int64; updates made, the t of the bias correction
-    at::Tensor& skipped() { return skipped_; }     // int64; updates not made because something was not finite
-    const at::Tensor& gradient_norm() const { return norm_; }   // double; of the last step, before clipping
-    const at::Tensor& cause() const { return cause_; }      // int64; of the last step
+    at::Tensor& live() { return live_; }                       // bool; a lane that is not live is frozen
+    at::Tensor& updates() { return updates_; }                 // int64; updates made, the t of the bias correction
+    at::Tensor& skipped() { return skipped_; }                 // int64; updates not made because something was not finite
+    const at::Tensor& gradient_norm() const { return norm_; }  // double; of the last step, before clipping
+    const at::Tensor& cause() const { return cause_; }         // int64; of the last step
     // Flat, in the layout of the parameters' buffer.
     at::Tensor& first_moment() { return first_; }
     at::Tensor& second_moment() { return second_; }
@@ -59,8 +59,8 @@ private:
     bool decay_all_, stop_;
     Path path_;
     at::Tensor live_, updates_, skipped_, norm_, cause_, first_, second_;
-    std::vector<Piece> pieces_;                     // raw
-    at::Tensor lane_of_, decayed_, lr_, weight_decay_, beta1_, beta2_;   // tensor
+    std::vector<Piece> pieces_;                                         // raw
+    at::Tensor lane_of_, decayed_, lr_, weight_decay_, beta1_, beta2_;  // tensor
 };
 
 }  // namespace palimpsest::train

@@ -1,9 +1,9 @@
 // The CPU's AdamW: one pass for the norms, one fused pass for the update.
-#include "train/optimizer.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
+
+#include "train/optimizer.h"
 
 // sqrtf sets errno for negative numbers, which keeps the compiler from vectorising the loop; second moments are never negative.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -93,9 +93,14 @@ void AdamW::step_raw(const at::Tensor& loss, double factor) {
         const double lr = lane.lr * factor;
         const double clip = clip_ > 0 ? std::min(1.0, clip_ / (norm[r] + 1e-6)) : 1;
         const double correction1 = 1 - std::pow(lane.beta1, t), correction2 = 1 - std::pow(lane.beta2, t);
-        coefficients[r] = {static_cast<float>(clip), static_cast<float>(1 - lane.beta1), static_cast<float>(lane.beta2),
-                           static_cast<float>(1 - lane.beta2), static_cast<float>(1 / std::sqrt(correction2)),
-                           static_cast<float>(eps_), static_cast<float>(lr / correction1), static_cast<float>(lr * lane.weight_decay)};
+        coefficients[r] = {static_cast<float>(clip),
+                           static_cast<float>(1 - lane.beta1),
+                           static_cast<float>(lane.beta2),
+                           static_cast<float>(1 - lane.beta2),
+                           static_cast<float>(1 / std::sqrt(correction2)),
+                           static_cast<float>(eps_),
+                           static_cast<float>(lr / correction1),
+                           static_cast<float>(lr * lane.weight_decay)};
     }
     for (const Piece& piece : pieces_) {
         if (!updated[static_cast<std::size_t>(piece.lane)]) continue;

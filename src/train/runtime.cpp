@@ -1,10 +1,10 @@
 #include "train/runtime.h"
 
-#include "core/error.h"
-#include "core/thread.h"
-
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+
+#include "core/error.h"
+#include "core/thread.h"
 
 namespace palimpsest::train {
 
@@ -15,15 +15,18 @@ Runtime apply_runtime(const RuntimeSpec& spec) {
     at::Context& context = at::globalContext();
     if (spec.device == Device::cpu) {
         if (spec.precision != Precision::fp32)
-            fail(ExitCode::usage, "run.precision: {} needs a GPU; on the CPU everything is fp32 (set run.device: cuda or run.precision: fp32)",
+            fail(ExitCode::usage,
+                 "run.precision: {} needs a GPU; on the CPU everything is fp32 (set run.device: cuda or run.precision: fp32)",
                  spec.precision == Precision::tf32 ? "tf32" : "bf16");
         context.setDeterministicAlgorithms(true, /*warn_only=*/false);
         // Tensors made by at::empty are always written before they are read; filling them first would only cost time.
         context.setDeterministicFillUninitializedMemory(false);
         return runtime;
     }
-    if (!at::Context::hasCUDART()) fail(ExitCode::usage, "run.device: cuda, but this build has no CUDA; set run.device: cpu, or build with a CUDA compiler");
-    if (!at::Context::hasCUDA()) fail(ExitCode::usage, "run.device: cuda, but no GPU was found; set run.device: cpu, or see `palimpsest doctor`");
+    if (!at::Context::hasCUDART())
+        fail(ExitCode::usage, "run.device: cuda, but this build has no CUDA; set run.device: cpu, or build with a CUDA compiler");
+    if (!at::Context::hasCUDA())
+        fail(ExitCode::usage, "run.device: cuda, but no GPU was found; set run.device: cpu, or see `palimpsest doctor`");
     context.setDeterministicAlgorithms(false, false);
     context.setFloat32MatmulPrecision(spec.precision == Precision::tf32 ? "high" : "highest");
     runtime.device = at::Device(at::kCUDA, 0);

@@ -1,21 +1,25 @@
 // The learning rate of a step as a factor of the run's lr: a function of the step alone.
 #pragma once
 
-#include "config/spec.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
 
+#include "config/spec.h"
+
 namespace palimpsest::train {
 
-// `step` counts from 0. Warm-up climbs linearly to 1 at step warmup - 1, always by step. The cosine falls from 1 to lr_final, by step
-// over the steps after the warm-up, or by epoch over all epochs (as torch's CosineAnnealingLR stepped once an epoch).
+// `step` counts from 0. Warm-up climbs linearly to 1 at step warmup - 1, always by step. The cosine falls from 1 to lr_final, by
+// step over the steps after the warm-up, or by epoch over all epochs (as torch's CosineAnnealingLR stepped once an epoch).
 class LearningRate {
 public:
     LearningRate(const TrainSpec& train, std::int64_t steps, std::int64_t epoch_steps)
-        : schedule_(train.schedule), by_(train.schedule_by), warmup_(train.warmup), final_(train.lr_final), steps_(steps),
+        : schedule_(train.schedule),
+          by_(train.schedule_by),
+          warmup_(train.warmup),
+          final_(train.lr_final),
+          steps_(steps),
           epoch_steps_(epoch_steps) {}
 
     double operator()(std::int64_t step) const {

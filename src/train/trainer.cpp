@@ -1,12 +1,12 @@
 #include "train/trainer.h"
 
-#include "core/error.h"
-#include "ops/layers.h"
-#include "train/trainer_impl.h"
-
 #include <algorithm>
 #include <iterator>
 #include <type_traits>
+
+#include "core/error.h"
+#include "ops/layers.h"
+#include "train/trainer_impl.h"
 
 namespace palimpsest {
 namespace {
@@ -45,15 +45,18 @@ LaneValues lane_values(const RunSpec& spec) {
 }
 
 Trainer::Impl::Impl(const RunSpec& run_spec, std::vector<Lane> run_lanes)
-    : spec(run_spec), lanes(at_least_one(std::move(run_lanes))), runtime(train::apply_runtime(spec.run)),
+    : spec(run_spec),
+      lanes(at_least_one(std::move(run_lanes))),
+      runtime(train::apply_runtime(spec.run)),
       segments(train::compile_segments(spec.task)),
       model(spec, {segments.vocabulary, segments.longest}, lane_inits(lanes), runtime.device),
       optimizer(model.parameters(), values_of(lanes), spec.train),
       data(segments, train::BatchOrder(segments.train, spec.train, spec.data), seeds_of(lanes), runtime.device, runtime.threads),
       learning_rate(spec.train, data.order().steps(), data.order().epoch_steps()),
-      evaluator(segments, spec.eval, static_cast<std::uint64_t>(spec.data.seed), spec.train.eval_batch > 0 ? spec.train.eval_batch : spec.train.batch,
-                runtime.device, runtime.threads),
-      log_every(std::max<std::int64_t>(1, spec.run.log_every)), states(lanes.size()) {
+      evaluator(segments, spec.eval, static_cast<std::uint64_t>(spec.data.seed),
+                spec.train.eval_batch > 0 ? spec.train.eval_batch : spec.train.batch, runtime.device, runtime.threads),
+      log_every(std::max<std::int64_t>(1, spec.run.log_every)),
+      states(lanes.size()) {
     const auto count = static_cast<std::int64_t>(lanes.size());
     at::Tensor seeds = at::empty({count}, at::kLong), rates = at::empty({count}, at::kFloat);
     for (std::int64_t r = 0; r < count; ++r) {
@@ -78,7 +81,8 @@ void Trainer::Impl::check_overlap() const {
     std::int64_t checked = 0;
     for (std::int64_t n = 0; n < until; ++n) checked += order.at(n).rows * static_cast<std::int64_t>(lanes.size());
     fail(ExitCode::usage,
-         "{} of the first {} training examples of task '{}' are valid or test examples too. The task has too few different examples to keep "
+         "{} of the first {} training examples of task '{}' are valid or test examples too. The task has too few different "
+         "examples to keep "
          "them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with data.check_overlap: false",
          found, checked, spec.task.name);
 }
@@ -96,7 +100,7 @@ void Trainer::Impl::train_step(std::int64_t n) {
     const train::Batch batch = data.batch(n);
     model.parameters().zero_gradients();
     const at::Tensor logits = model.logits_at(model.hidden(batch.tokens, nullptr, context(n, true)), batch.positions);
-    const at::Tensor losses = ops::cross_entropy(logits, batch.targets).mean(1);   // [R]
+    const at::Tensor losses = ops::cross_entropy(logits, batch.targets).mean(1);  // [R]
     losses.sum().backward();
     const double factor = learning_rate(n);
     optimizer.step(losses, factor);

@@ -1,8 +1,6 @@
-// Trains a pack of lanes: runs that differ only in lane values (seed, lr, weight decay, betas, init scale). One lane is an ordinary run.
-// The trainer knows no YAML and no HDF5: it reports to a RunSink per lane.
+// Trains a pack of lanes: runs that differ only in lane values (seed, lr, weight decay, betas, init scale). One lane is an ordinary
+// run. The trainer knows no YAML and no HDF5: it reports to a RunSink per lane.
 #pragma once
-
-#include "config/spec.h"
 
 #include <atomic>
 #include <cstdint>
@@ -10,6 +8,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "config/spec.h"
 
 namespace palimpsest {
 
@@ -19,22 +19,22 @@ struct LaneValues {
 };
 LaneValues lane_values(const RunSpec& spec);
 
-// The columns of a training row, in order. A row stands for the steps since the row before it: means over the updates made among them
-// (loss, accuracy, gradient norm before clipping), the lr of the last, and all updates skipped since the start of the run. A mean over no
-// update is NaN.
+// The columns of a training row, in order. A row stands for the steps since the row before it: means over the updates made among
+// them (loss, accuracy, gradient norm before clipping), the lr of the last, and all updates skipped since the start of the run. A
+// mean over no update is NaN.
 inline constexpr const char* train_metric_names[] = {"loss", "accuracy", "gradient_norm", "lr", "skipped"};
 
 struct EvalResult {
     std::int64_t step = 0;
-    std::vector<std::int64_t> answers;   // [S, C]
-    std::vector<double> loss_sum;        // [S]
-    double valid_accuracy = 0, test_accuracy = 0;   // by spec.eval.mean
+    std::vector<std::int64_t> answers;             // [S, C]
+    std::vector<double> loss_sum;                  // [S]
+    double valid_accuracy = 0, test_accuracy = 0;  // by spec.eval.mean
 };
 
 struct Progress {
     std::int64_t step = 0, steps = 0;
     double loss = 0, accuracy = 0, gradient_norm = 0, lr = 0;
-    double seconds_per_step = 0;         // windowed
+    double seconds_per_step = 0;  // windowed
     double tokens_per_second = 0;
 };
 
@@ -55,19 +55,19 @@ enum class StopReason { finished, early_stop, interrupted, non_finite };
 
 struct LaneResult {
     StopReason reason = StopReason::finished;
-    std::string message;                 // non_finite: step, lane and tensor named
-    std::int64_t step = 0;               // at which the lane ended; steps count from 1
-    EvalResult last, best;               // best by spec.eval.select_by
+    std::string message;    // non_finite: step, lane and tensor named
+    std::int64_t step = 0;  // at which the lane ended; steps count from 1
+    EvalResult last, best;  // best by spec.eval.select_by
     std::int64_t parameters = 0, state_bytes = 0, state_length = 0;
-    double seconds = 0;                  // wall time of this start, everything included
-    double tokens_per_second = 0;        // of this lane, over the time spent in training steps of this start
+    double seconds = 0;            // wall time of this start, everything included
+    double tokens_per_second = 0;  // of this lane, over the time spent in training steps of this start
 };
 
 struct Lane {
     LaneValues values;
-    RunSink* sink = nullptr;             // nullptr: nobody listens
-    std::string checkpoint_folder;       // "" : no checkpoints
-    std::string run_id;                  // written into the checkpoints and compared on resume; "": not compared
+    RunSink* sink = nullptr;        // nullptr: nobody listens
+    std::string checkpoint_folder;  // "" : no checkpoints
+    std::string run_id;             // written into the checkpoints and compared on resume; "": not compared
 };
 
 class Trainer {
@@ -81,10 +81,10 @@ public:
     // Runs to the end, or until `stop` becomes true (then finishes the step and checkpoints). Once.
     std::vector<LaneResult> run(const std::atomic<bool>& stop);
 
-    std::vector<struct Slice> slices() const;              // of the evaluation, for the run's header
-    std::vector<std::int64_t> policy_answers() const;      // [policy, S, C] of the task's shallow policies
+    std::vector<struct Slice> slices() const;          // of the evaluation, for the run's header
+    std::vector<std::int64_t> policy_answers() const;  // [policy, S, C] of the task's shallow policies
     std::int64_t parameter_count() const;
-    std::int64_t state_bytes();                            // at the longest segment
+    std::int64_t state_bytes();  // at the longest segment
 
 private:
     struct Impl;

@@ -1,6 +1,9 @@
 // The inside of Trainer: trainer.cpp makes the steps, trainer_lanes.cpp watches over the lanes, trainer_resume.cpp saves and loads.
 #pragma once
 
+#include <chrono>
+#include <optional>
+
 #include "model/model.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
@@ -9,9 +12,6 @@
 #include "train/runtime.h"
 #include "train/schedule.h"
 #include "train/trainer.h"
-
-#include <chrono>
-#include <optional>
 
 namespace palimpsest {
 
@@ -34,7 +34,8 @@ private:
 
 struct Trainer::Impl {
     // Columns of the ring: those of a training row, then what was not finite (train::Cause).
-    static constexpr std::int64_t row_columns = static_cast<std::int64_t>(std::size(train_metric_names)), ring_columns = row_columns + 1;
+    static constexpr std::int64_t row_columns = static_cast<std::int64_t>(std::size(train_metric_names)),
+                                  ring_columns = row_columns + 1;
     enum Column : std::size_t { loss, accuracy, gradient_norm, lr, skipped, cause };
 
     // What the host knows of a lane.
@@ -43,7 +44,7 @@ struct Trainer::Impl {
         StopReason reason = StopReason::finished;
         std::string message;
         std::int64_t step = 0;
-        EvalResult last, best;           // step 0: none yet
+        EvalResult last, best;  // step 0: none yet
     };
 
     Impl(const RunSpec& run_spec, std::vector<Lane> run_lanes);
@@ -57,9 +58,9 @@ struct Trainer::Impl {
     void check_overlap() const;
 
     // trainer_lanes.cpp
-    void settle();                                         // reads the ring: lanes that went non-finite are ended or warned about
-    void write_rows();                                     // the window's row of every lane that has not ended, and progress
-    void write_row(std::size_t lane, std::int64_t rows);   // the row over the window's first `rows` steps
+    void settle();                                        // reads the ring: lanes that went non-finite are ended or warned about
+    void write_rows();                                    // the window's row of every lane that has not ended, and progress
+    void write_row(std::size_t lane, std::int64_t rows);  // the row over the window's first `rows` steps
     void end_lane(std::size_t lane, StopReason reason, std::int64_t at_step, std::string message);
     std::string name_cause(std::int64_t step, std::int64_t lane, std::int64_t cause);
     bool all_ended() const;
@@ -86,18 +87,18 @@ struct Trainer::Impl {
     train::LearningRate learning_rate;
     train::Evaluator evaluator;
 
-    at::Tensor lane_seeds, lane_lr;      // [R] int64, [R] float, on the device
+    at::Tensor lane_seeds, lane_lr;  // [R] int64, [R] float, on the device
     std::int64_t log_every;
-    at::Tensor ring;                     // [log_every, R, ring_columns] float, on the device: the steps since the last row
-    std::vector<float> window;           // the same on the host, as far as it was read
-    std::int64_t window_rows = 0;        // rows of `window` that were looked at
-    std::int64_t step = 0;               // steps made
+    at::Tensor ring;               // [log_every, R, ring_columns] float, on the device: the steps since the last row
+    std::vector<float> window;     // the same on the host, as far as it was read
+    std::int64_t window_rows = 0;  // rows of `window` that were looked at
+    std::int64_t step = 0;         // steps made
     std::vector<LaneState> states;
     bool has_run = false;
 
     StepClock clock;
-    std::int64_t tokens = 0;             // of one lane, in this start
-    double row_seconds = 0;              // clock and tokens at the last row
+    std::int64_t tokens = 0;  // of one lane, in this start
+    double row_seconds = 0;   // clock and tokens at the last row
     std::int64_t row_tokens = 0, row_step = 0;
 };
 

@@ -1,12 +1,12 @@
 // What the host does at a log point: it reads the ring of metrics, ends or warns about lanes that went non-finite, and reports.
-#include "core/error.h"
-#include "ops/layers.h"
-#include "train/trainer_impl.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+
+#include "core/error.h"
+#include "ops/layers.h"
+#include "train/trainer_impl.h"
 
 namespace palimpsest {
 
@@ -30,7 +30,8 @@ void Trainer::Impl::settle() {
         std::int64_t skipped_here = 0;
         std::string message;
         for (std::int64_t row = first; row < rows && !states[lane].ended; ++row) {
-            const auto found = static_cast<std::int64_t>(window[static_cast<std::size_t>((row * count + r) * ring_columns) + Column::cause]);
+            const auto found =
+                static_cast<std::int64_t>(window[static_cast<std::size_t>((row * count + r) * ring_columns) + Column::cause]);
             if (found == train::Cause::none) continue;
             const std::int64_t at_step = window_start() + row + 1;
             if (spec.train.non_finite == NonFinite::stop) {
@@ -40,7 +41,8 @@ void Trainer::Impl::settle() {
             }
         }
         if (skipped_here > 0 && spec.train.non_finite == NonFinite::warn)
-            warn(lane, message + "; update skipped" + (skipped_here > 1 ? fmt::format(" (and {} more up to step {})", skipped_here - 1, step) : ""));
+            warn(lane, message + "; update skipped" +
+                           (skipped_here > 1 ? fmt::format(" (and {} more up to step {})", skipped_here - 1, step) : ""));
     }
 }
 
@@ -49,7 +51,8 @@ std::string Trainer::Impl::name_cause(std::int64_t at_step, std::int64_t lane, s
     const std::string where = fmt::format("step {}, lane {}: ", at_step, lane);
     const auto& table = model.parameters().table();
     if (found >= train::Cause::first_gradient)
-        return where + fmt::format("gradient of '{}' is not finite", table[static_cast<std::size_t>(found - train::Cause::first_gradient)].name);
+        return where + fmt::format("gradient of '{}' is not finite",
+                                   table[static_cast<std::size_t>(found - train::Cause::first_gradient)].name);
     if (spec.train.non_finite != NonFinite::stop) return where + "the loss is not finite";
 
     // The lane still holds the parameters of that step: make the forward pass again and look where it begins.
@@ -62,7 +65,8 @@ std::string Trainer::Impl::name_cause(std::int64_t at_step, std::int64_t lane, s
     const at::Tensor hidden = model.hidden(batch.tokens, nullptr, context(at_step - 1, true));
     const auto finite = [&](const at::Tensor& x) { return x.select(0, lane).isfinite().all().item<bool>(); };
     if (!finite(hidden)) return where + "the loss is not finite; the hidden states are not, all parameters are";
-    if (!finite(model.logits_at(hidden, batch.positions))) return where + "the loss is not finite; the logits are not, the hidden states are";
+    if (!finite(model.logits_at(hidden, batch.positions)))
+        return where + "the loss is not finite; the logits are not, the hidden states are";
     return where + "the loss is not finite; all logits are";
 }
 
@@ -91,7 +95,8 @@ void Trainer::Impl::write_row(std::size_t lane, std::int64_t rows) {
     }
     std::array<float, row_columns> out{};
     for (std::size_t column = 0; column < out.size(); ++column)
-        out[column] = updates > 0 ? static_cast<float>(sums[column] / static_cast<double>(updates)) : std::numeric_limits<float>::quiet_NaN();
+        out[column] =
+            updates > 0 ? static_cast<float>(sums[column] / static_cast<double>(updates)) : std::numeric_limits<float>::quiet_NaN();
     out[Column::lr] = last[Column::lr];
     out[Column::skipped] = last[Column::skipped];
     const std::int64_t at_step = window_start() + rows;

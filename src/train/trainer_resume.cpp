@@ -1,17 +1,17 @@
 // Checkpoints of a pack: one file a lane, all at one step, each complete in itself, so that a lane can go on in another pack.
+#include <algorithm>
+#include <array>
+
 #include "core/error.h"
 #include "core/file.h"
 #include "train/trainer_impl.h"
-
-#include <algorithm>
-#include <array>
 
 namespace palimpsest {
 namespace {
 
 using Arrays = std::vector<std::pair<std::string, at::Tensor>>;
 
-constexpr std::size_t kept_checkpoints = 2;   // a damaged newest one falls back to the one before
+constexpr std::size_t kept_checkpoints = 2;  // a damaged newest one falls back to the one before
 constexpr std::array<std::pair<StopReason, const char*>, 4> reason_names{{{StopReason::finished, "finished"},
                                                                           {StopReason::early_stop, "early_stop"},
                                                                           {StopReason::interrupted, "interrupted"},
@@ -69,15 +69,16 @@ std::vector<std::pair<std::string, at::Tensor>> Trainer::Impl::lane_arrays(std::
     return out;
 }
 
-train::Checkpoint Trainer::Impl::pack(std::size_t lane, const at::Tensor& values, const at::Tensor& first, const at::Tensor& second) {
+train::Checkpoint Trainer::Impl::pack(std::size_t lane, const at::Tensor& values, const at::Tensor& first,
+                                      const at::Tensor& second) {
     const auto r = static_cast<std::int64_t>(lane);
     const LaneState& state = states[lane];
     train::Checkpoint out;
     out.step = step;
     out.facts = identity(lane);
-    out.facts.insert(out.facts.end(), {{"lanes", std::to_string(lanes.size())},
-                                       {"threads", std::to_string(runtime.threads)},
-                                       {"device", runtime.device.str()}});
+    out.facts.insert(
+        out.facts.end(),
+        {{"lanes", std::to_string(lanes.size())}, {"threads", std::to_string(runtime.threads)}, {"device", runtime.device.str()}});
     if (state.ended) {
         for (const auto& [reason, name] : reason_names)
             if (reason == state.reason) out.facts.emplace_back("ended", name);
@@ -119,8 +120,8 @@ void Trainer::Impl::write_checkpoints() {
         });
         // A checkpoint that is not finite would push a good one out.
         if (broken != checkpoint.arrays.end()) {
-            warn(lane, fmt::format("step {}, lane {}: '{}' is not finite; no checkpoint is written, the last finite one stays", step, lane,
-                                   broken->first));
+            warn(lane, fmt::format("step {}, lane {}: '{}' is not finite; no checkpoint is written, the last finite one stays",
+                                   step, lane, broken->first));
             continue;
         }
         if (lanes[lane].sink) lanes[lane].sink->checkpoint_begins(step);
@@ -140,12 +141,14 @@ void Trainer::Impl::check_identity(std::size_t lane, const train::Checkpoint& ch
     }
     const at::Tensor &values = model.parameters().values(), &first = optimizer.first_moment(), &second = optimizer.second_moment();
     Arrays expected = lane_arrays(lane, values, first, second);
-    for (const char* name : {"updates", "skipped", "live", "ended_step"}) expected.emplace_back(std::string("counter/") + name, number(0));
+    for (const char* name : {"updates", "skipped", "live", "ended_step"})
+        expected.emplace_back(std::string("counter/") + name, number(0));
     std::vector<std::string> lines = train::differences(checkpoint, expected);
     const auto slices = static_cast<std::int64_t>(evaluator.slices().size());
     for (const char* name : {"last/answers", "best/answers"}) {
         if (const at::Tensor* stored = checkpoint.find(name); stored && stored->numel() != slices * answer_classes)
-            lines.push_back(fmt::format("'{}' has {} slices in the checkpoint; expected {}", name, stored->numel() / answer_classes, slices));
+            lines.push_back(
+                fmt::format("'{}' has {} slices in the checkpoint; expected {}", name, stored->numel() / answer_classes, slices));
     }
     if (!lines.empty()) fail(ExitCode::usage, "checkpoint {} does not fit this model:\n  {}", path, fmt::join(lines, "\n  "));
 }
@@ -155,7 +158,9 @@ void Trainer::Impl::unpack(std::size_t lane, const train::Checkpoint& checkpoint
     const auto r = static_cast<std::int64_t>(lane);
     for (auto& [name, target] : lane_arrays(lane, model.parameters().values(), optimizer.first_moment(), optimizer.second_moment()))
         at::Tensor(target).copy_(*checkpoint.find(name));
-    const auto counter = [&](const char* name) { return *checkpoint.find(std::string("counter/") + name)->data_ptr<std::int64_t>(); };
+    const auto counter = [&](const char* name) {
+        return *checkpoint.find(std::string("counter/") + name)->data_ptr<std::int64_t>();
+    };
     optimizer.updates().select(0, r).fill_(counter("updates"));
     optimizer.skipped().select(0, r).fill_(counter("skipped"));
     optimizer.live().select(0, r).fill_(counter("live") != 0);
@@ -179,11 +184,12 @@ void Trainer::Impl::unpack(std::size_t lane, const train::Checkpoint& checkpoint
 
 std::int64_t Trainer::Impl::resume() {
     PALIMPSEST_ASSERT(step == 0 && !has_run, "resume comes before run; step {}", step);
-    std::vector<std::int64_t> common;   // steps of which every lane has a checkpoint
+    std::vector<std::int64_t> common;  // steps of which every lane has a checkpoint
     bool any = false;
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        const std::vector<std::int64_t> steps =
-            lanes[lane].checkpoint_folder.empty() ? std::vector<std::int64_t>{} : train::checkpoint_steps(lanes[lane].checkpoint_folder);
+        const std::vector<std::int64_t> steps = lanes[lane].checkpoint_folder.empty()
+                                                    ? std::vector<std::int64_t>{}
+                                                    : train::checkpoint_steps(lanes[lane].checkpoint_folder);
         any = any || !steps.empty();
         if (lane == 0) common = steps;
         std::erase_if(common, [&](std::int64_t s) { return !std::binary_search(steps.begin(), steps.end(), s); });
@@ -211,7 +217,8 @@ std::int64_t Trainer::Impl::resume() {
                                             {"lanes", std::to_string(lanes.size())}}) {
                 const std::string& there = loaded[lane].fact(key);
                 if (there != here)
-                    warn(lane, fmt::format("resumed with {} {} (before: {}): the numbers go on to rounding, not bit for bit", key, here, there));
+                    warn(lane, fmt::format("resumed with {} {} (before: {}): the numbers go on to rounding, not bit for bit", key,
+                                           here, there));
             }
         }
         step = *chosen;

@@ -1,9 +1,8 @@
 #include "train/checkpoint.h"
 
+#include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
-
-#include "catch.h"
 #include "temporary_folder.h"
 
 using namespace palimpsest;

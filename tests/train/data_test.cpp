@@ -1,12 +1,11 @@
 // Which examples a step trains on.
 #include "train/data.h"
 
-#include "core/error.h"
-
-#include "support.h"
-
 #include <cstring>
 #include <set>
+
+#include "core/error.h"
+#include "support.h"
 
 using namespace palimpsest;
 using namespace palimpsest::testing;
@@ -18,7 +17,8 @@ namespace {
 train::Segments three_segments(std::int64_t a, std::int64_t b, std::int64_t c) {
     TaskSpec task;
     task.name = "mqar";
-    task.train = {segment("mqar", "{length: 32, pairs: 2, vocabulary: 32}", a), segment("mqar", "{length: 48, pairs: 4, vocabulary: 32}", b),
+    task.train = {segment("mqar", "{length: 32, pairs: 2, vocabulary: 32}", a),
+                  segment("mqar", "{length: 48, pairs: 4, vocabulary: 32}", b),
                   segment("mqar", "{length: 64, pairs: 4, vocabulary: 32}", c)};
     task.test = {segment("mqar", "{length: 96, pairs: 4, vocabulary: 32}", 10)};
     return train::compile_segments(task);
@@ -83,7 +83,10 @@ TEST_CASE("an epoch of fixed data holds every example once, the last batch being
         for (std::int64_t i = 0; i < 13; ++i) {
             const Turn turn = order.at(epoch * 13 + i);
             CHECK(turn.epoch == epoch);
-            CHECK(turn.rows == (turn.segment == 0 && turn.batch == 6 ? 4 : turn.segment == 1 && turn.batch == 1 ? 4 : turn.segment == 2 && turn.batch == 3 ? 2 : 16));
+            CHECK(turn.rows == (turn.segment == 0 && turn.batch == 6   ? 4
+                                : turn.segment == 1 && turn.batch == 1 ? 4
+                                : turn.segment == 2 && turn.batch == 3 ? 2
+                                                                       : 16));
             if (data.segments == SegmentOrder::in_order) CHECK(turn.segment >= last_segment);
             last_segment = turn.segment;
             for (const std::uint64_t id : order.examples(turn, 1)) {
@@ -136,7 +139,7 @@ TEST_CASE("held-out examples are found among training examples", "[train][data]"
     BatchView view;
     view.tokens = tokens.data();
     view.positions = view.targets = answers.data();
-    const std::vector<std::uint64_t> ids{4, 10, 9};   // 10 is one beyond the test examples
+    const std::vector<std::uint64_t> ids{4, 10, 9};  // 10 is one beyond the test examples
     program.generate(0, Stream::test, ids, view);
     CHECK(held_out.count(tokens.data(), 3, length) == 2);
     ++tokens[0];
@@ -151,11 +154,14 @@ TEST_CASE("segments that do not fit together are errors", "[train][data]") {
     task.train = {segment("mqar", "{length: 32, pairs: 2, vocabulary: 32}", 10)};
     CHECK_THROWS_WITH(train::compile_segments(task), "task.test has no segment: nothing to be judged by");
     task.test = {segment("mqar", "{length: 32, pairs: 2, vocabulary: 64}", 10)};
-    CHECK_THROWS_WITH(train::compile_segments(task),
-                      "all segments of a run share one vocabulary, but train segment '{length: 32, pairs: 2, vocabulary: 32}' of task 'mqar' has 32 "
-                      "tokens and valid segment '{length: 32, pairs: 2, vocabulary: 64}' has 64; set the vocabulary once, at the level of task");
+    CHECK_THROWS_WITH(
+        train::compile_segments(task),
+        "all segments of a run share one vocabulary, but train segment '{length: 32, pairs: 2, vocabulary: 32}' of task 'mqar' has "
+        "32 "
+        "tokens and valid segment '{length: 32, pairs: 2, vocabulary: 64}' has 64; set the vocabulary once, at the level of task");
     task.test = task.train;
     task.test[0].examples = 0;
-    CHECK_THROWS_WITH(train::compile_segments(task),
-                      "valid segment '{length: 32, pairs: 2, vocabulary: 32}' of task 'mqar' has 0 examples; from 1 to 4294967294 are possible");
+    CHECK_THROWS_WITH(
+        train::compile_segments(task),
+        "valid segment '{length: 32, pairs: 2, vocabulary: 32}' of task 'mqar' has 0 examples; from 1 to 4294967294 are possible");
 }

@@ -1,11 +1,11 @@
 // Counts, losses, slices and policies of an evaluation.
 #include "train/evaluate.h"
 
-#include "support.h"
-
 #include <cmath>
 #include <map>
 #include <numeric>
+
+#include "support.h"
 
 using namespace palimpsest;
 using namespace palimpsest::testing;
@@ -15,7 +15,8 @@ namespace {
 RunSpec overwrite_run() {
     RunSpec spec = small_run();
     spec.task.name = "overwrite";
-    const std::string small = "{length: 32, pairs: 2, overwrites: 0..2, vocabulary: 32}", large = "{length: 48, pairs: 4, overwrites: 1, vocabulary: 32}";
+    const std::string small = "{length: 32, pairs: 2, overwrites: 0..2, vocabulary: 32}",
+                      large = "{length: 48, pairs: 4, overwrites: 1, vocabulary: 32}";
     spec.task.train = {segment("overwrite", small, 100)};
     spec.task.valid = {segment("overwrite", small, 30)};
     spec.task.test = {segment("overwrite", small, 50), segment("overwrite", large, 10)};
@@ -63,19 +64,23 @@ TEST_CASE("every question is counted once, in the slice it belongs to", "[train]
     CHECK(results[0].step == 7);
     CHECK(total(results[1].answers) == total(results[0].answers));
     CHECK(results[0].answers != results[1].answers);
-    CHECK(slices[0].label == fmt::format("valid {{length: 32, pairs: 2, overwrites: 0..2, vocabulary: 32}} overwrites=0 distance={}..{}",
-                                         slices[0].distance_from, slices[0].distance_to));
+    CHECK(slices[0].label ==
+          fmt::format("valid {{length: 32, pairs: 2, overwrites: 0..2, vocabulary: 32}} overwrites=0 distance={}..{}",
+                      slices[0].distance_from, slices[0].distance_to));
     // Losses of a new model are near log V a question.
-    CHECK(std::accumulate(results[0].loss_sum.begin(), results[0].loss_sum.end(), 0.0) / static_cast<double>(total(results[0].answers)) ==
+    CHECK(std::accumulate(results[0].loss_sum.begin(), results[0].loss_sum.end(), 0.0) /
+              static_cast<double>(total(results[0].answers)) ==
           Approx(std::log(32.0)).epsilon(0.05));
 }
 
 TEST_CASE("an evaluation does not depend on its batch", "[train][evaluate]") {
     Bench bench(overwrite_run());
-    const std::vector<EvalResult> one = bench.evaluator(EvalSpec{}, 7).evaluate(bench.model, 1), other = bench.evaluator(EvalSpec{}, 64).evaluate(bench.model, 1);
+    const std::vector<EvalResult> one = bench.evaluator(EvalSpec{}, 7).evaluate(bench.model, 1),
+                                  other = bench.evaluator(EvalSpec{}, 64).evaluate(bench.model, 1);
     for (std::size_t r = 0; r < 2; ++r) {
         CHECK(one[r].answers == other[r].answers);
-        for (std::size_t s = 0; s < one[r].loss_sum.size(); ++s) CHECK(one[r].loss_sum[s] == Approx(other[r].loss_sum[s]).epsilon(1e-5));
+        for (std::size_t s = 0; s < one[r].loss_sum.size(); ++s)
+            CHECK(one[r].loss_sum[s] == Approx(other[r].loss_sum[s]).epsilon(1e-5));
         CHECK(one[r].valid_accuracy == other[r].valid_accuracy);
     }
 }
@@ -112,13 +117,16 @@ TEST_CASE("policies answer the same questions", "[train][evaluate]") {
     REQUIRE(counts.size() == policies * row);
     const std::int64_t questions = total(evaluator.evaluate(bench.model, 1)[0].answers);
     for (std::size_t p = 0; p < policies; ++p)
-        CHECK(total({counts.begin() + static_cast<std::ptrdiff_t>(p * row), counts.begin() + static_cast<std::ptrdiff_t>((p + 1) * row)}) == questions);
+        CHECK(total({counts.begin() + static_cast<std::ptrdiff_t>(p * row),
+                     counts.begin() + static_cast<std::ptrdiff_t>((p + 1) * row)}) == questions);
     // The first value of a key is right exactly where it was never changed.
     const std::size_t first = static_cast<std::size_t>(Policy::first_of_key) * row;
     for (std::size_t s = 0; s < evaluator.slices().size(); ++s) {
         const std::int64_t correct = counts[first + s * answer_classes + static_cast<std::size_t>(Answer::correct)];
-        if (evaluator.slices()[s].overwrites == 0) CHECK(correct > 0);
-        else CHECK(counts[first + s * answer_classes + static_cast<std::size_t>(Answer::stale)] > 0);
+        if (evaluator.slices()[s].overwrites == 0)
+            CHECK(correct > 0);
+        else
+            CHECK(counts[first + s * answer_classes + static_cast<std::size_t>(Answer::stale)] > 0);
     }
     CHECK(counts == bench.evaluator(eval, 64).policy_answers());
     eval.policies = false;

@@ -1,28 +1,29 @@
 // AdamW against torch.optim.AdamW, clipping, decay groups, lanes, and the schedule.
 #include "train/optimizer.h"
-#include "train/schedule.h"
-
-#include "catch.h"
 
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "catch.h"
+#include "train/schedule.h"
+
 using namespace palimpsest;
 using train::AdamW;
 
 namespace {
 
-// Two parameters, a decayed "a" [6] and a "b" [3] that is not, filled as in the reference below. Lane r of the gradient of step t is
-// scaled by 1 + r.
+// Two parameters, a decayed "a" [6] and a "b" [3] that is not, filled as in the reference below. Lane r of the gradient of step t
+// is scaled by 1 + r.
 struct Bench {
     nn::Parameters parameters;
 
     explicit Bench(std::int64_t lanes = 1) {
         parameters.declare("a", {6}, nn::InitRule::constant(0), nn::Decay::yes);
         parameters.declare("b", {3}, nn::InitRule::constant(0), nn::Decay::no);
-        parameters.allocate(std::vector<std::uint64_t>(static_cast<std::size_t>(lanes), 1), std::vector<double>(static_cast<std::size_t>(lanes), 1), at::kCPU);
+        parameters.allocate(std::vector<std::uint64_t>(static_cast<std::size_t>(lanes), 1),
+                            std::vector<double>(static_cast<std::size_t>(lanes), 1), at::kCPU);
         each([](std::int64_t lane, std::int64_t p, std::int64_t i, float& value, float&) {
             static_cast<void>(lane);
             value = static_cast<float>(std::cos(1.3 * static_cast<double>(i + 1) + static_cast<double>(p)));
@@ -35,13 +36,16 @@ struct Bench {
             for (std::int64_t lane = 0; lane < parameters.lanes(); ++lane)
                 for (std::int64_t i = 0; i < info.numel; ++i) {
                     const std::int64_t at = info.offset + lane * info.numel + i;
-                    f(lane, static_cast<std::int64_t>(p), i, parameters.values().data_ptr<float>()[at], parameters.gradients().data_ptr<float>()[at]);
+                    f(lane, static_cast<std::int64_t>(p), i, parameters.values().data_ptr<float>()[at],
+                      parameters.gradients().data_ptr<float>()[at]);
                 }
         }
     }
     void set_gradients(int t) {
         each([t](std::int64_t lane, std::int64_t p, std::int64_t i, float&, float& gradient) {
-            gradient = static_cast<float>((1 + static_cast<double>(lane)) * std::sin(0.7 * static_cast<double>(i + 1) * (t + 1) + static_cast<double>(p)) * (i % 2 ? 1.5 : 0.2));
+            gradient = static_cast<float>((1 + static_cast<double>(lane)) *
+                                          std::sin(0.7 * static_cast<double>(i + 1) * (t + 1) + static_cast<double>(p)) *
+                                          (i % 2 ? 1.5 : 0.2));
         });
     }
     std::vector<float> values(std::int64_t wanted) {
@@ -82,26 +86,34 @@ struct Reference {
     LaneValues values;
     double clip;
     DecayOn decay;
-    std::array<std::array<double, 9>, 4> after;   // steps 1, 2, 10 and 20: a, then b
+    std::array<std::array<double, 9>, 4> after;  // steps 1, 2, 10 and 20: a, then b
 };
 
 // torch 2.11, torch.optim.AdamW(foreach=False), torch.nn.utils.clip_grad_norm_ where clip > 0; fp32, the same gradients.
 const Reference references[] = {
-    {{1, 1e-2, 0.1, 0.9, 0.999, 1}, 0, DecayOn::matrices,
+    {{1, 1e-2, 0.1, 0.9, 0.999, 1},
+     0,
+     DecayOn::matrices,
      {{{0.257231325, -0.866031885, -0.735206366, 0.458048165, 0.985611081, 0.0639014691, -0.676276028, -0.906758428, 0.176512375},
        {0.247079492, -0.873905659, -0.733896613, 0.461024374, 0.981215179, 0.063409619, -0.686003685, -0.906726241, 0.18363066},
        {0.222490042, -0.871707857, -0.732476592, 0.454192281, 0.976670742, 0.0671420917, -0.687736273, -0.902080715, 0.185587198},
-       {0.213660613, -0.866486669, -0.725539982, 0.450037777, 0.966437995, 0.0670331195, -0.691293895, -0.901445687, 0.187886268}}}},
-    {{1, 3e-3, 0.3, 0.8, 0.95, 1}, 1, DecayOn::matrices,
+       {0.213660613, -0.866486669, -0.725539982, 0.450037777, 0.966437995, 0.0670331195, -0.691293895, -0.901445687,
+        0.187886268}}}},
+    {{1, 3e-3, 0.3, 0.8, 0.95, 1},
+     1,
+     DecayOn::matrices,
      {{{0.264258087, -0.859117627, -0.728278995, 0.465095043, 0.978708804, 0.0569068603, -0.669276059, -0.899758458, 0.183512375},
        {0.261065066, -0.860997379, -0.72702986, 0.466042459, 0.976468027, 0.056304507, -0.672230959, -0.89932394, 0.185763881},
        {0.255235374, -0.855500817, -0.722578287, 0.463404745, 0.968644738, 0.0563180223, -0.672378898, -0.897912681, 0.184764147},
        {0.251340687, -0.849039137, -0.715046942, 0.461625069, 0.95690006, 0.0540745892, -0.676445127, -0.898955226, 0.183102846}}}},
-    {{1, 1e-2, 0.1, 0.9, 0.999, 1}, 0, DecayOn::all,
+    {{1, 1e-2, 0.1, 0.9, 0.999, 1},
+     0,
+     DecayOn::all,
      {{{0.257231325, -0.866031885, -0.735206366, 0.458048165, 0.985611081, 0.0639014691, -0.675609767, -0.905861676, 0.176325873},
        {0.247079492, -0.873905659, -0.733896613, 0.461024374, 0.981215179, 0.063409619, -0.684661806, -0.904923618, 0.183267832},
        {0.222490042, -0.871707857, -0.732476592, 0.454192281, 0.976670742, 0.0671420917, -0.680900037, -0.893100381, 0.183755368},
-       {0.213660613, -0.866486669, -0.725539982, 0.450037777, 0.966437995, 0.0670331195, -0.677651286, -0.883585691, 0.184212938}}}},
+       {0.213660613, -0.866486669, -0.725539982, 0.450037777, 0.966437995, 0.0670331195, -0.677651286, -0.883585691,
+        0.184212938}}}},
 };
 
 }  // namespace
@@ -132,7 +144,9 @@ TEST_CASE("clipping is by the norm over all parameters of the lane", "[train][op
     bench.set_gradients(3);
     AdamW adamw(bench.parameters, {LaneValues{}, LaneValues{}}, options(0.5, DecayOn::matrices), path);
     double squares = 0;
-    bench.each([&](std::int64_t lane, std::int64_t, std::int64_t, float&, float& gradient) { squares += lane == 0 ? gradient * gradient : 0; });
+    bench.each([&](std::int64_t lane, std::int64_t, std::int64_t, float&, float& gradient) {
+        squares += lane == 0 ? gradient * gradient : 0;
+    });
     adamw.step(finite_loss(2), 1);
     CHECK(adamw.gradient_norm()[0].item<double>() == Approx(std::sqrt(squares)).epsilon(1e-6));
     CHECK(adamw.gradient_norm()[1].item<double>() == Approx(2 * std::sqrt(squares)).epsilon(1e-6));
@@ -149,7 +163,8 @@ TEST_CASE("clipping is by the norm over all parameters of the lane", "[train][op
 TEST_CASE("a lane of a pack is updated as it is alone", "[train][optimizer]") {
     const LaneValues one{1, 1e-2, 0.1, 0.9, 0.999, 1}, two{2, 3e-3, 0.3, 0.8, 0.95, 1};
     Bench pack(2), alone;
-    AdamW packed(pack.parameters, {one, two}, options(1, DecayOn::matrices)), single(alone.parameters, {one}, options(1, DecayOn::matrices));
+    AdamW packed(pack.parameters, {one, two}, options(1, DecayOn::matrices)),
+        single(alone.parameters, {one}, options(1, DecayOn::matrices));
     for (int t = 0; t < 10; ++t) {
         pack.set_gradients(t);
         alone.set_gradients(t);
@@ -171,7 +186,7 @@ TEST_CASE("a lane that is not finite, or not live, keeps parameters and moments 
 
     bench.set_gradients(1);
     const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
-    bench.parameters.gradients().data_ptr<float>()[bench.parameters.table()[1].offset] = bad;   // lane 0, "b"
+    bench.parameters.gradients().data_ptr<float>()[bench.parameters.table()[1].offset] = bad;  // lane 0, "b"
     std::vector<std::vector<float>> before, before_first, before_second;
     for (std::int64_t lane = 0; lane < 3; ++lane) {
         before.push_back(bench.values(lane));

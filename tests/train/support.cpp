@@ -1,10 +1,10 @@
 #include "support.h"
 
-#include "config/diagnostics.h"
-#include "config/value.h"
-
 #include <algorithm>
 #include <cstring>
+
+#include "config/diagnostics.h"
+#include "config/value.h"
 
 namespace palimpsest::testing {
 

@@ -1,18 +1,16 @@
 // Small runs, built without YAML files.
 #pragma once
 
-#include "train/checkpoint.h"
-#include "train/trainer.h"
-
-#include "config/spec.h"
-#include "task/task.h"
-
-#include "catch.h"
-#include "temporary_folder.h"
-
 #include <atomic>
 #include <string>
 #include <vector>
+
+#include "catch.h"
+#include "config/spec.h"
+#include "task/task.h"
+#include "temporary_folder.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
 
 namespace palimpsest::testing {
 

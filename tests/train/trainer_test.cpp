@@ -1,12 +1,11 @@
 // The laws of training: lanes, resume, what happens when a number is not finite, records of a run.
-#include "support.h"
+#include <cmath>
+#include <cstring>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "mixers/mixer.h"
-
-#include <cmath>
-#include <cstring>
+#include "support.h"
 
 using namespace palimpsest;
 using namespace palimpsest::testing;
@@ -19,7 +18,8 @@ constexpr std::uint64_t trapped_seed = 77;
 class Trap final : public Mixer {
 public:
     struct Options {};
-    Trap(const BuildContext& context, const Options&) : trap_(context.scope.declare("trap", {1}, nn::InitRule::constant(0), nn::Decay::no)) {}
+    Trap(const BuildContext& context, const Options&)
+        : trap_(context.scope.declare("trap", {1}, nn::InitRule::constant(0), nn::Decay::no)) {}
     at::Tensor forward(const at::Tensor& x, State*, const StepContext& context) override {
         if (!context.training) return x;
         const at::Tensor sprung = (context.step == 6).logical_and(context.lane_seeds == static_cast<std::int64_t>(trapped_seed));
@@ -31,15 +31,16 @@ private:
     nn::Parameter trap_;
 };
 
-const RegisterMixer<Trap, Trap::Options> registered({"trap", "a gradient that is not finite", "", "", false}, []() -> const Schema<Trap::Options>& {
-    static const Schema<Trap::Options> schema;
-    return schema;
-}());
+const RegisterMixer<Trap, Trap::Options> registered({"trap", "a gradient that is not finite", "", "", false},
+                                                    []() -> const Schema<Trap::Options>& {
+                                                        static const Schema<Trap::Options> schema;
+                                                        return schema;
+                                                    }());
 
 struct Outcome {
     std::vector<LaneResult> results;
     std::vector<Recorder> recorders;
-    std::vector<train::Checkpoint> checkpoints;   // at the end, per lane
+    std::vector<train::Checkpoint> checkpoints;  // at the end, per lane
 };
 
 std::string lane_folder(const TemporaryFolder& folder, std::size_t lane) {
@@ -49,7 +50,7 @@ std::string lane_folder(const TemporaryFolder& folder, std::size_t lane) {
 // Trains a pack from the beginning in a folder of its own.
 Outcome train_pack(RunSpec spec, const std::vector<LaneValues>& values) {
     const TemporaryFolder folder;
-    spec.run.checkpoint_every = 1'000'000;   // at the end only
+    spec.run.checkpoint_every = 1'000'000;  // at the end only
     Outcome out;
     out.recorders = std::vector<Recorder>(values.size());
     std::vector<Lane> lanes;
@@ -58,8 +59,10 @@ Outcome train_pack(RunSpec spec, const std::vector<LaneValues>& values) {
     out.results = trainer.run(never_stop);
     for (std::size_t r = 0; r < values.size(); ++r) {
         const std::vector<std::int64_t> steps = train::checkpoint_steps(lane_folder(folder, r));
-        if (steps.empty()) out.checkpoints.emplace_back();
-        else out.checkpoints.push_back(train::read_checkpoint(train::checkpoint_path(lane_folder(folder, r), steps.back())));
+        if (steps.empty())
+            out.checkpoints.emplace_back();
+        else
+            out.checkpoints.push_back(train::read_checkpoint(train::checkpoint_path(lane_folder(folder, r), steps.back())));
     }
     return out;
 }
@@ -166,7 +169,8 @@ TEST_CASE("killed and resumed is uninterrupted, bit for bit", "[train][resume]")
         if (damage) {
             const std::string path = train::checkpoint_path(lane_folder(folder, 1), 12);
             write_file_atomic(path, read_file(train::checkpoint_path(lane_folder(folder, 1), 10)).substr(0, 3000));
-            write_file_atomic(train::checkpoint_path(lane_folder(folder, 0), 12), read_file(train::checkpoint_path(lane_folder(folder, 0), 10)));
+            write_file_atomic(train::checkpoint_path(lane_folder(folder, 0), 12),
+                              read_file(train::checkpoint_path(lane_folder(folder, 0), 10)));
         }
         told = std::vector<Recorder>(2);
         Trainer trainer(spec, lanes());
@@ -207,10 +211,12 @@ TEST_CASE("a checkpoint of another run or another model is refused", "[train][re
 
     CHECK(Trainer(spec, {lane}).resume() == 2);
     lane.values.lr = 0.003;
-    CHECK_THROWS_WITH(Trainer(spec, {lane}).resume(), "checkpoint " + path + " belongs to another run: lr is 0.001 there and 0.003 here");
+    CHECK_THROWS_WITH(Trainer(spec, {lane}).resume(),
+                      "checkpoint " + path + " belongs to another run: lr is 0.001 there and 0.003 here");
     lane.values.lr = 0.001;
     lane.run_id = "bbbb";
-    CHECK_THROWS_WITH(Trainer(spec, {lane}).resume(), "checkpoint " + path + " belongs to another run: run_id is aaaa there and bbbb here");
+    CHECK_THROWS_WITH(Trainer(spec, {lane}).resume(),
+                      "checkpoint " + path + " belongs to another run: run_id is aaaa there and bbbb here");
     lane.run_id = "";
     spec.model.norm = NormKind::rms;
     CHECK_THROWS_WITH(Trainer(spec, {lane}).resume(),
@@ -228,7 +234,8 @@ TEST_CASE("resume without checkpoints, and with other threads", "[train][resume]
     CHECK(Trainer(spec, {lane}).resume() == 0);
     CHECK(told.warnings.empty());
     Trainer(spec, {lane}).run(never_stop);
-    CHECK(told.checkpoints == std::vector<std::string>{train::checkpoint_path(folder.path, 2), train::checkpoint_path(folder.path, 4)});
+    CHECK(told.checkpoints ==
+          std::vector<std::string>{train::checkpoint_path(folder.path, 2), train::checkpoint_path(folder.path, 4)});
 
     spec.run.threads = 2;
     CHECK(Trainer(spec, {lane}).resume() == 4);
@@ -250,7 +257,7 @@ TEST_CASE("stop: the lane keeps its last finite parameters and the tensor is nam
     CHECK(out.results[0].message == "step 2, lane 0: the loss is not finite; the hidden states are not, all parameters are");
     CHECK(out.results[0].step == 2);
     REQUIRE(out.recorders[0].row_steps == std::vector<std::int64_t>{2});
-    CHECK(std::isfinite(out.recorders[0].rows[0][0]));   // of step 1, the only update
+    CHECK(std::isfinite(out.recorders[0].rows[0][0]));  // of step 1, the only update
     CHECK(out.recorders[0].rows[0][4] == 1);
     CHECK(out.recorders[0].warnings.empty());
     for (const auto& [name, tensor] : out.checkpoints[0].arrays)
@@ -298,8 +305,9 @@ TEST_CASE("a gradient that is not finite is named", "[train][non_finite]") {
         CHECK(out.results[1].reason == StopReason::finished);
         CHECK(out.recorders[1].row_steps == std::vector<std::int64_t>{5, 10, 12});
         CHECK(out.recorders[1].rows.back()[4] == 1);
-        CHECK(out.recorders[1].warnings == (spec.train.non_finite == NonFinite::warn ? std::vector<std::string>{message + "; update skipped"}
-                                                                                     : std::vector<std::string>{}));
+        CHECK(out.recorders[1].warnings == (spec.train.non_finite == NonFinite::warn
+                                                ? std::vector<std::string>{message + "; update skipped"}
+                                                : std::vector<std::string>{}));
     }
 }
 
@@ -307,7 +315,7 @@ TEST_CASE("early stop ends one lane, the others go on", "[train][lanes]") {
     RunSpec spec = small_run();
     spec.train.steps = 60;
     spec.train.eval_every = 3;
-    spec.train.early_stop = 1e-9;   // any right answer ends a lane
+    spec.train.early_stop = 1e-9;  // any right answer ends a lane
     spec.run.log_every = 4;
     const Outcome out = train_pack(spec, {with(1, 3e-2), with(2, 1e-9)});
     RunSpec patient = spec;
@@ -321,7 +329,7 @@ TEST_CASE("early stop ends one lane, the others go on", "[train][lanes]") {
         CHECK(out.results[r].reason == (expected < 60 ? StopReason::early_stop : StopReason::finished));
         CHECK(out.recorders[r].row_steps.back() == expected);
         CHECK(out.results[r].last.step == expected);
-        CHECK(*out.checkpoints[r].find("counter/updates")->data_ptr<std::int64_t>() == expected);   // frozen from then on
+        CHECK(*out.checkpoints[r].find("counter/updates")->data_ptr<std::int64_t>() == expected);  // frozen from then on
     }
     CHECK(out.results[0].step != out.results[1].step);
 }
@@ -332,7 +340,9 @@ TEST_CASE("best and last are both kept", "[train]") {
     spec.train.eval_every = 2;
     spec.train.lr = 3e-2;
     spec.eval.select_by = GENERATE(SelectBy::valid, SelectBy::test);
-    const auto selected = [&](const EvalResult& e) { return spec.eval.select_by == SelectBy::valid ? e.valid_accuracy : e.test_accuracy; };
+    const auto selected = [&](const EvalResult& e) {
+        return spec.eval.select_by == SelectBy::valid ? e.valid_accuracy : e.test_accuracy;
+    };
     const Outcome out = train_pack(spec, {with(4, 3e-2)});
     const std::vector<EvalResult>& evals = out.recorders[0].evals;
     REQUIRE(evals.size() == 10);
@@ -355,7 +365,7 @@ TEST_CASE("rows are means over the steps since the row before", "[train]") {
     for (std::size_t i = 5; i < 10; ++i) loss += fine.recorders[0].rows[i][0];
     CHECK(coarse.recorders[0].rows[1][0] == Approx(loss / 5).epsilon(1e-6));
     CHECK(coarse.recorders[0].rows[1][3] == fine.recorders[0].rows[9][3]);
-    CHECK(fine.recorders[0].rows[0][0] == Approx(std::log(32.0)).epsilon(0.05));   // a new model knows nothing
+    CHECK(fine.recorders[0].rows[0][0] == Approx(std::log(32.0)).epsilon(0.05));  // a new model knows nothing
 }
 
 TEST_CASE("training examples that are test examples are an error", "[train][data]") {
@@ -364,8 +374,10 @@ TEST_CASE("training examples that are test examples are an error", "[train][data
     spec.task.train = {segment("mqar", tiny, 100)};
     spec.task.test = {segment("mqar", tiny, 2)};
     CHECK_THROWS_WITH(Trainer(spec, {lane_of(spec)}),
-                      "96 of the first 96 training examples of task 'mqar' are valid or test examples too. The task has too few different examples "
-                      "to keep them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with data.check_overlap: false");
+                      "96 of the first 96 training examples of task 'mqar' are valid or test examples too. The task has too few "
+                      "different examples "
+                      "to keep them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with "
+                      "data.check_overlap: false");
     spec.data.check_overlap = false;
     CHECK_NOTHROW(Trainer(spec, {lane_of(spec)}));
 }
@@ -373,6 +385,7 @@ TEST_CASE("training examples that are test examples are an error", "[train][data
 TEST_CASE("what the device cannot do is said before anything starts", "[train]") {
     RunSpec spec = small_run();
     spec.run.precision = Precision::bf16;
-    CHECK_THROWS_WITH(Trainer(spec, {lane_of(spec)}),
-                      "run.precision: bf16 needs a GPU; on the CPU everything is fp32 (set run.device: cuda or run.precision: fp32)");
+    CHECK_THROWS_WITH(
+        Trainer(spec, {lane_of(spec)}),
+        "run.precision: bf16 needs a GPU; on the CPU everything is fp32 (set run.device: cuda or run.precision: fp32)");
 }
