@@ -10,7 +10,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdlib>
 #include <exception>
+#include <unistd.h>
 
 namespace palimpsest::cli {
 namespace {
@@ -107,6 +109,15 @@ ExitCode execute(int argc, char** argv) {
 }
 
 }  // namespace
+
+void wait_without_spinning(const std::vector<std::string>& command) {
+    if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+    if (::setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+    std::vector<char*> arguments;
+    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    ::execv("/proc/self/exe", arguments.data());  // comes back only where it cannot: then it is slower, no more
+}
 
 std::vector<std::pair<std::string, std::string>> all_versions() {
     auto lines = version_lines();

@@ -26,6 +26,7 @@ ExitCode resume(const Arguments& arguments, const Session& session) {
              planned.spec.id, name);
     std::string sweep;
     if (file_exists(folder + "/run.h5")) sweep = read_run(folder + "/run.h5").sweep_id;
+    wait_without_spinning(session.command);
     static StopRequest request;
     handle_signals(request);
     ExecuteOptions options;

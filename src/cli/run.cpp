@@ -15,6 +15,7 @@ ExitCode run(const ConfigArguments& arguments, const Session& session) {
     if (experiment.is_sweep)
         fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: palimpsest sweep {}", arguments.path, experiment.runs.size(), arguments.path);
     if (only_tells(arguments, experiment)) return ExitCode::ok;
+    wait_without_spinning(session.command);
     static StopRequest request;  // signal handlers write it to the very end
     handle_signals(request);
     ExecuteOptions options;

@@ -17,6 +17,7 @@ namespace {
 ExitCode sweep(const ConfigArguments& arguments, bool fail_fast, const Session& session) {
     const Experiment experiment = load_config(arguments.path, arguments.overrides);
     if (only_tells(arguments, experiment)) return ExitCode::ok;
+    wait_without_spinning(session.command);
     static StopRequest request;  // signal handlers write it to the very end
     handle_signals(request);
     ExecuteOptions options;
