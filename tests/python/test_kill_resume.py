@@ -117,7 +117,7 @@ class KillAndResume(unittest.TestCase):
                 process = start("run", "tiny.yaml", "--results", str(results), cwd=self.folder)
                 if kills < KILLS:
                     # Now and then while it starts up; else somewhere in the quarter of the run that follows its lock.
-                    self.assertTrue(rng.random() < 0.2 or wait_for(lambda: holds_lock(process, results)))
+                    self.assertTrue(rng.random() < 0.2 or wait_for(lambda: holds_lock(process, results) or process.poll() is not None))
                     time.sleep(rng.uniform(0, took / 4))
                     process.send_signal(signal.SIGKILL)
                 rc, _, err = finish(process)
