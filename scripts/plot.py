@@ -18,7 +18,7 @@ import sys
 import numpy as np
 
 from plot_records import (ACCURACY, SLICE_AXES, Answers, PlotError, apply_filters, by_slice, check_key, choose_axes, distinct,
-                          drop_unmeasured, format_value, having, is_measured, is_number, read_paths, same_but_seed, varying, words)
+                          drop_unmeasured, format_value, having, is_measured, mixer_key, is_number, read_paths, same_but_seed, varying, words)
 
 # Okabe and Ito's colours, told apart by colour-blind readers; markers tell them apart in grey.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#7F6A00", "#333333"]
@@ -158,7 +158,7 @@ def draw_accuracy(plt, options, runs):
     if options.x in SLICE_AXES:
         return draw_slices(plt, options, runs)
     if options.x is None:
-        options.x = "model.mixer" if "model.mixer" in varying(runs) else next(iter(varying(runs)), "model.mixer")
+        options.x = mixer_key(varying(runs)) or next(iter(varying(runs)), "model.mixer")
     check_key(metric, runs, "--y", config=False)
     check_key(options.x, runs, "--x", SLICE_AXES)
     runs = drop_unmeasured(runs, [metric, options.x])

@@ -14,6 +14,7 @@ ACCURACY = re.compile(r"(test|valid)_(accuracy|(\w+)_rate)$")
 WORDS = {
     "distance": "distance since the last write (tokens)",
     "model.mixer": "mixer",
+    "model.layers": "mixer",
     "overwrites": "overwrites before the read",
     "segment": "test segment",
     "state_bytes": "state (bytes)",
@@ -171,11 +172,17 @@ def having(runs, key, value):
     return runs if key is None else [run for run in runs if run.value(key) == value]
 
 
+def mixer_key(free):
+    """The key that says which mixers a run has: of every layer, or layer by layer."""
+    return next((key for key in ("model.mixer", "model.layers") if key in free), None)
+
+
 def choose_axes(options, runs):
     """Hue and panel where the user left them open: mixers by colour, tasks by panel."""
     free = varying(runs)
-    if options.hue is None and options.x != "model.mixer":
-        options.hue = "model.mixer" if "model.mixer" in free else next((key for key in free if key not in (options.x, options.panel)), None)
+    if options.hue is None and options.x not in ("model.mixer", "model.layers"):
+        everywhere = [key for key in free if key not in (options.x, options.panel) and all(key in run.config for run in runs)]
+        options.hue = mixer_key(free) or next(iter(everywhere), None)
     if options.panel is None and "task.name" in free and "task.name" not in (options.x, options.hue):
         options.panel = "task.name"
     mixed = [key for key in free if key not in (options.x, options.hue, options.panel) and not follows(runs, key, options)]
@@ -269,6 +276,9 @@ def by_slice(run, metric, axis):
 def format_value(value):
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):  # layers: one name where all are the same
+        names = [name.strip() for name in value[1:-1].split(",")]
+        return names[0] if len(set(names)) == 1 else " + ".join(names)
     return "–" if value is None else str(value)
 
 

@@ -14,7 +14,7 @@ timed() {
 }
 plot() { "$PALIMPSEST_PYTHON" scripts/plot.py "$results" "$@"; }
 plots() {
-    plot --x model.mixer --y test_accuracy --out "$results/accuracy.png"
+    plot --x overwrites --filter task.name=overwrite --out "$results/accuracy.png"
     plot --kind classes --out "$results/answers.png"
 }
 
@@ -23,7 +23,7 @@ timed set-up scripts/setup.sh
 source build/setup.env
 timed build scripts/build.sh release palimpsest
 timed sweep build/release/palimpsest sweep configs/quickstart.yaml
-timed compare build/release/palimpsest compare "$results" --by task.name,model.mixer
+timed compare build/release/palimpsest compare "$results" --by task.name,model.layers
 timed plots plots
 
 echo

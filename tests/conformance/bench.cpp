@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/philox.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -71,6 +72,13 @@ std::vector<Variant> every_variant() {
 }
 
 }  // namespace
+
+Deterministic::Deterministic() : before_(at::globalContext().deterministicAlgorithms()) {
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // cuBLAS asks for it before its first product
+    at::globalContext().setDeterministicAlgorithms(true, false);
+}
+
+Deterministic::~Deterministic() { at::globalContext().setDeterministicAlgorithms(before_, false); }
 
 Threads::Threads(int count) : before_(at::get_num_threads()) {
     at::set_num_threads(count);

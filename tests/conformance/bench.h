@@ -49,6 +49,17 @@ struct Unit {
 constexpr std::int64_t width = 16;
 constexpr std::int64_t longest = 128;
 
+class Deterministic {   // torch's deterministic algorithms while it lives
+public:
+    Deterministic();
+    ~Deterministic();
+    Deterministic(const Deterministic&) = delete;
+    Deterministic& operator=(const Deterministic&) = delete;
+
+private:
+    bool before_;
+};
+
 // These tensors are small: one thread is faster than the barrier of two, so tests run on one, and those of repeats take two.
 class Threads {
 public:

@@ -261,6 +261,7 @@ TEST_CASE("model: gradients of a step repeat bit for bit") {
     // Two threads and as many rows as make ATen use both: the gradient of advanced indexing fails here as soon as both threads run
     // at once.
     const Threads two(2);
+    const Deterministic deterministic;  // the promise: always on the CPU, in this mode on CUDA
     for (const std::int64_t lanes : {1, 3}) {  // 3: the threads meet in the middle of a lane
         RunSpec spec = small({"base_conv", "softmax"});
         spec.model.width = 32;

@@ -33,7 +33,7 @@ at::Tensor rms_normed(const at::Tensor& x, const at::Tensor& weight, double eps)
 
 // S = alpha S; S += beta k (v - S^T k)^T; o = S^T q / sqrt K. q, k [B, T, H, K], v [B, T, H, V], beta and alpha [B, T, H].
 at::Tensor delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& beta, const at::Tensor& alpha) {
-    at::Tensor S = at::zeros({q.size(0), q.size(2), q.size(3), v.size(3)}, at::kDouble);
+    at::Tensor S = at::zeros({q.size(0), q.size(2), q.size(3), v.size(3)}, q.options());
     std::vector<at::Tensor> o;
     for (std::int64_t t = 0; t < q.size(1); ++t) {
         const auto now = [t](const at::Tensor& x) { return x.select(1, t); };
@@ -88,10 +88,10 @@ TEST_CASE("linear attention is its sum over the past, for every feature map") {
         Parts p({"linear",
                  {{"feature_map", name}, {"normalise", normalise ? "true" : "false"}, {"short_conv", "0"}, {"out_norm", "false"}, {"eps", "1e-30"}},
                  false});
-        const at::Tensor x = noise({2, 30, width}, 3, at::kDouble);
+        const at::Tensor x = noise({2, 30, width}, 3, at::kDouble).to(test_device());
         const at::Tensor q = phi(p.heads(x, "q", 2)).transpose(1, 2), k = phi(p.heads(x, "k", 2)).transpose(1, 2);
         const at::Tensor weight = at::matmul(q, k.transpose(-1, -2)).tril(), v = p.heads(x, "v", 2).transpose(1, 2);
-        const at::Tensor sum = normalise ? weight.sum(-1, true) + 1e-30 : at::full({1}, std::sqrt(8.0), at::kDouble);
+        const at::Tensor sum = normalise ? weight.sum(-1, true) + 1e-30 : at::full({1}, std::sqrt(8.0), x.options());
         const at::Tensor o = at::matmul(weight, v) / sum;
         CHECK(within(p.forward(x), at::matmul(o.transpose(1, 2).flatten(2), p["out.weight"]), 1e-12));
     }
@@ -102,11 +102,11 @@ TEST_CASE("linear attention: exp is exact where e^x overflows") {
     // its token.
     Parts p({"linear", {{"feature_map", "exp"}, {"short_conv", "0"}, {"out_norm", "false"}, {"eps", "1e-30"}}, false});
     p["k.weight"][0].fill_(1);
-    const at::Tensor x = noise({2, 40, width}, 4, at::kDouble), t = at::arange(40, at::kDouble);
+    const at::Tensor x = noise({2, 40, width}, 4, at::kDouble).to(test_device()), t = at::arange(40, x.options());
     x.select(-1, 0).copy_(800 + at::where(t < 20, t, 40 - t) * 0.7);
     const at::Tensor q = p.heads(x, "q", 2).transpose(1, 2), k = p.heads(x, "k", 2).transpose(1, 2), v = p.heads(x, "v", 2).transpose(1, 2);
     const at::Tensor logits = at::logsumexp(q.unsqueeze(3) + k.unsqueeze(2), -1);  // log of phi(q_t) . phi(k_j)
-    const at::Tensor later = at::ones({40, 40}, at::kBool).triu(1);
+    const at::Tensor later = at::ones({40, 40}, x.options().dtype(at::kBool)).triu(1);
     const at::Tensor o = at::matmul(at::softmax(logits.masked_fill(later, -INFINITY), -1), v);
     CHECK(within(p.forward(x), at::matmul(o.transpose(1, 2).flatten(2), p["out.weight"]), 1e-10));
 }
@@ -114,7 +114,7 @@ TEST_CASE("linear attention: exp is exact where e^x overflows") {
 TEST_CASE("DeltaNet is the delta rule") {
     for (const bool gate : {false, true}) {
         Parts p({"delta", {{"short_conv", "0"}, {"out_gate", gate ? "true" : "false"}, {"negative_eigenvalues", "true"}}, false});
-        const at::Tensor x = noise({2, 20, width}, 5, at::kDouble);
+        const at::Tensor x = noise({2, 20, width}, 5, at::kDouble).to(test_device());
         const auto key = [&](const std::string& name) {
             const at::Tensor y = p.heads(x, name, 2);
             return unit_length(y * at::sigmoid(y));
@@ -132,7 +132,7 @@ TEST_CASE("DeltaNet is the delta rule") {
 
 TEST_CASE("Gated DeltaNet fades, then replaces; value heads share the nearest key head") {
     Parts p({"gated_delta", {{"short_conv", "0"}, {"heads", "2"}, {"value_heads", "4"}, {"expand_k", "0.5"}, {"expand_v", "2"}}, false});
-    const at::Tensor x = noise({2, 20, width}, 6, at::kDouble);
+    const at::Tensor x = noise({2, 20, width}, 6, at::kDouble).to(test_device());
     const auto key = [&](const std::string& name) {
         const at::Tensor y = unit_length(p.heads(x, name, 2));
         return at::stack({y.select(2, 0), y.select(2, 0), y.select(2, 1), y.select(2, 1)}, 2);

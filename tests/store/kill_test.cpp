@@ -5,6 +5,7 @@
 #include "store/run_file.h"
 #include "store/run_folder.h"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -123,7 +124,7 @@ TEST_CASE("a run killed at any moment leaves a whole file with every flushed row
 
 TEST_CASE("killed while it finishes, a run has its old file or its new one") {
     std::mt19937 random(11);
-    int killed = 0, old_file = 0, new_file = 0;
+    int killed = 0, old_file = 0, new_file = 0, span = 100;  // microseconds
     for (int trial = 0; trial < kill_trials(); ++trial) {
         const TemporaryFolder folder;
         const SharedPage page;
@@ -135,7 +136,10 @@ TEST_CASE("killed while it finishes, a run has its old file or its new one") {
             writer.finish("finished", sample::summary(), {});
             shared.flushed = 1;
         };
-        killed += kill_during(finishing, *page.shared, static_cast<int>(random() % 80000)) ? 1 : 0;
+        const int wait = static_cast<int>(random() % static_cast<unsigned>(span));
+        const bool in_time = kill_during(finishing, *page.shared, wait);
+        killed += in_time ? 1 : 0;
+        span = in_time ? span * 2 : std::max(wait, 100);  // stay near the time that finishing takes on this machine
         const RunRecord record = read_run(folder.file("run.h5"));
         REQUIRE(record.step.size() == 3000);
         REQUIRE(record.train.at("loss").back() == sample::metrics(3000)[0]);
