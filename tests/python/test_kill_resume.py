@@ -33,7 +33,7 @@ task:
 data: {{check_overlap: false}}
 model: {{width: 16, layers: [base_conv, softmax], residual_dropout: 0.1}}
 train: {{steps: {STEPS}, batch: 8, lr: 3e-3, warmup: 20, eval_every: 100}}
-run: {{log_every: 7, flush_seconds: 0.02, checkpoint_every: 60, threads: 1}}
+run: {{log_every: 7, flush_seconds: 1, checkpoint_every: 60, threads: 1}}
 """
 
 
