@@ -151,6 +151,7 @@ struct Experiment {
     std::vector<std::string> overrides;
     std::vector<PlannedRun> runs;        // one when there is no sweep block
     bool is_sweep = false;
+    std::int64_t lanes = 0;              // sweep.lanes: runs of one shape that train as one model; 0: the planner's choice
     std::vector<std::string> notes;      // e.g. "2 of 12 points are the same run and were merged"
     std::string explain;                 // the resolved config of the first run with each value's origin beside it
 };

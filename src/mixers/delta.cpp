@@ -67,9 +67,8 @@ public:
         k_ = HeadProjection(scope, "k", width, heads, key_, taps);
         v_ = HeadProjection(scope, "v", width, heads, value_, taps);
         if (options.beta) beta_ = nn::Linear(scope, "beta", width, heads);
-        if (options.out_gate) gate_ = nn::Linear(scope, "gate", width, heads * value_);
-        norm_ = nn::Norm(scope, "out_norm", value_, NormKind::rms, options.norm_eps);
-        out_ = nn::Linear(scope, "out", heads * value_, width, false, nn::Role::output);
+        const OutputGate gate = options.out_gate ? OutputGate::silu : OutputGate::none;
+        out_ = HeadOutput(scope, width, heads, value_, {.norm_eps = options.norm_eps, .gate = gate});
     }
 
     at::Tensor forward(const at::Tensor& x, State* state, const StepContext&) override {
@@ -86,9 +85,7 @@ public:
             input.e = beta * input.k;
             input.u = beta * input.u;
         }
-        at::Tensor o = norm_(recur(input, lanes, state, backend_).reshape({lanes, batch, length, heads, value_})).flatten(3);
-        if (options_.out_gate) o = o * at::silu(gate_(x));
-        return out_(o);
+        return out_(recur(input, lanes, state, backend_), x);
     }
 
 private:
@@ -105,8 +102,8 @@ private:
     ops::Backend backend_;
     std::int64_t key_, value_;
     HeadProjection q_, k_, v_;
-    nn::Linear beta_, gate_, out_;
-    nn::Norm norm_;
+    nn::Linear beta_;
+    HeadOutput out_;
 };
 
 const RegisterMixer<Delta, Options> registered(

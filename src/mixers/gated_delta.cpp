@@ -1,9 +1,7 @@
 // Gated DeltaNet: the delta rule over a memory that fades. A gate per head and token clears everything at once, the delta rule clears one
 // key; the decay comes before the error is read.
+#include "mixers/gates.h"
 #include "mixers/heads.h"
-#include "ops/layers.h"
-
-#include <algorithm>
 
 namespace palimpsest {
 namespace {
@@ -34,12 +32,6 @@ const Schema<Options>& options_schema() {
     return schema;
 }
 
-// Initial time constants: softplus(dt_bias) is log-uniform in [0.001, 0.1] (Gu and Dao 2023, Mamba, section 3.6).
-double inverse_softplus_of_time_step(double uniform) {
-    const double dt = std::max(1e-4, std::exp(uniform * (std::log(0.1) - std::log(0.001)) + std::log(0.001)));
-    return dt + std::log(-std::expm1(-dt));
-}
-
 class GatedDelta final : public Mixer {
 public:
     GatedDelta(const BuildContext& context, const Options& options)
@@ -49,9 +41,6 @@ public:
         if (value_heads_ % options.heads != 0) {
             fail(ExitCode::usage, "mixers.gated_delta.value_heads: {} is no multiple of the {} heads", value_heads_, options.heads);
         }
-        if (options.decay_low > options.decay_high) {
-            fail(ExitCode::usage, "mixers.gated_delta.decay_low: {} is above decay_high {}", options.decay_low, options.decay_high);
-        }
         const nn::Scope& scope = context.scope;
         const std::int64_t width = context.width, taps = options.short_conv;
         q_ = HeadProjection(scope, "q", width, options.heads, key_, taps);
@@ -59,20 +48,13 @@ public:
         v_ = HeadProjection(scope, "v", width, value_heads_, value_, taps);
         beta_ = nn::Linear(scope, "beta", width, value_heads_);
         rate_ = nn::Linear(scope, "rate", width, value_heads_);
-        const double low = options.decay_low, high = options.decay_high;
-        // A draw near 0 would make the logarithm run away, and with it a head that can never learn to forget.
-        const auto log_rate = [low, high](double uniform, std::int64_t) { return std::log(std::max(1e-4, low + (high - low) * uniform)); };
-        a_log_ = scope.declare("a_log", {value_heads_}, nn::InitRule::custom(log_rate), nn::Decay::no);
-        const auto time_step = [](double uniform, std::int64_t) { return inverse_softplus_of_time_step(uniform); };
-        dt_bias_ = scope.declare("dt_bias", {value_heads_}, nn::InitRule::custom(time_step), nn::Decay::no);
-        if (options.out_gate) gate_ = nn::Linear(scope, "gate", width, value_heads_ * value_);
-        norm_ = nn::Norm(scope, "out_norm", value_, NormKind::rms, options.norm_eps);
-        out_ = nn::Linear(scope, "out", value_heads_ * value_, width, false, nn::Role::output);
+        decay_ = DecayGate(scope, "mixers.gated_delta", value_heads_, 1, options.decay_low, options.decay_high);
+        const OutputGate gate = options.out_gate ? OutputGate::silu : OutputGate::none;
+        out_ = HeadOutput(scope, width, value_heads_, value_, {.norm_eps = options.norm_eps, .gate = gate});
     }
 
     at::Tensor forward(const at::Tensor& x, State* state, const StepContext&) override {
         const std::int64_t lanes = x.size(0), batch = x.size(1), length = x.size(2), groups = value_heads_ / options_.heads;
-        const auto of_lane = [&](const nn::Parameter& p) { return (*p).view({lanes, 1, 1, value_heads_}); };
         ops::RecurrenceInput input;
         input.scale = 1 / std::sqrt(static_cast<double>(key_));
         input.q = repeat_heads(ops::l2_norm(q_(x, state)), groups);
@@ -81,10 +63,8 @@ public:
         if (options_.negative_eigenvalues) beta = 2 * beta;
         input.e = beta * input.k;
         input.u = beta * v_(x, state);
-        input.log_decay = ops::mamba_log_decay(rate_(x), of_lane(a_log_), of_lane(dt_bias_)).view({lanes * batch, length, value_heads_});
-        at::Tensor o = norm_(recur(input, lanes, state, backend_).reshape({lanes, batch, length, value_heads_, value_})).flatten(3);
-        if (options_.out_gate) o = o * at::silu(gate_(x));
-        return out_(o);
+        input.log_decay = decay_(rate_(x));
+        return out_(recur(input, lanes, state, backend_), x);
     }
 
 private:
@@ -92,9 +72,9 @@ private:
     ops::Backend backend_;
     std::int64_t value_heads_, key_, value_;
     HeadProjection q_, k_, v_;
-    nn::Linear beta_, rate_, gate_, out_;
-    nn::Parameter a_log_, dt_bias_;
-    nn::Norm norm_;
+    nn::Linear beta_, rate_;
+    DecayGate decay_;
+    HeadOutput out_;
 };
 
 const RegisterMixer<GatedDelta, Options> registered(

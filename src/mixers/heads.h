@@ -1,4 +1,5 @@
-// What the recurrent mixers share: projections into heads with an optional short convolution, and the recurrence over a layer's state.
+// What the recurrent mixers share: projections into heads with an optional short convolution, the recurrence over a layer's state, and
+// the way back out of the heads.
 // Lanes and batch are one axis of sequences to the recurrence: N = R * B.
 #pragma once
 
@@ -58,5 +59,44 @@ inline at::Tensor repeat_heads(const at::Tensor& x, std::int64_t groups) {
     if (groups == 1) return x;
     return x.unsqueeze(3).expand({x.size(0), x.size(1), x.size(2), groups, x.size(3)}).reshape({x.size(0), x.size(1), -1, x.size(3)});
 }
+
+enum class OutputGate { none, silu, sigmoid };
+struct OutputForm {
+    bool norm = true;
+    double norm_eps = 1e-5;
+    OutputGate gate = OutputGate::none;
+    std::int64_t gate_rank = 0;   // 0: one full matrix; else two of this rank, the second with a bias
+};
+
+// The way out: RMSNorm of every head (its weight is shared by the heads), times an activated gate, then W_o. "Norm before gate".
+class HeadOutput {
+public:
+    HeadOutput() = default;
+    HeadOutput(const nn::Scope& scope, std::int64_t width, std::int64_t heads, std::int64_t head, const OutputForm& form) : form_(form) {
+        if (form.gate != OutputGate::none) {
+            if (form.gate_rank > 0) gate_down_ = nn::Linear(scope, "gate_down", width, form.gate_rank);
+            gate_ = nn::Linear(scope, "gate", form.gate_rank > 0 ? form.gate_rank : width, heads * head, form.gate_rank > 0);
+        }
+        if (form.norm) norm_ = nn::Norm(scope, "out_norm", head, NormKind::rms, form.norm_eps);
+        out_ = nn::Linear(scope, "out", heads * head, width, false, nn::Role::output);
+    }
+
+    // o [R * B, T, H, V], x [R, B, T, d] (what the gate reads) -> [R, B, T, d]
+    at::Tensor operator()(const at::Tensor& o, const at::Tensor& x) const {
+        at::Tensor y = o.reshape({x.size(0), x.size(1), x.size(2), o.size(2), o.size(3)});
+        if (form_.norm) y = norm_(y);
+        y = y.flatten(3);
+        if (form_.gate != OutputGate::none) {
+            const at::Tensor gate = gate_(form_.gate_rank > 0 ? gate_down_(x) : x);
+            y = y * (form_.gate == OutputGate::silu ? at::silu(gate) : at::sigmoid(gate));
+        }
+        return out_(y);
+    }
+
+private:
+    OutputForm form_;
+    nn::Linear gate_down_, gate_, out_;
+    nn::Norm norm_;
+};
 
 }  // namespace palimpsest

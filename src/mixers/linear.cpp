@@ -1,9 +1,8 @@
 // Kernel linear attention: the additive rule. Every value is added to the memory under the features of its key; nothing is ever taken
 // away, so a key that was written twice answers with a blend of both values.
-#include "mixers/heads.h"
+#include "mixers/kernel.h"
 #include "ops/layers.h"
 
-#include <ATen/ops/cummax.h>
 #include <ATen/ops/elu.h>
 
 namespace palimpsest {
@@ -55,8 +54,7 @@ public:
         q_ = HeadProjection(context.scope, "q", context.width, heads, key_, taps);
         k_ = HeadProjection(context.scope, "k", context.width, heads, key_, taps);
         v_ = HeadProjection(context.scope, "v", context.width, heads, value_, taps);
-        if (options.out_norm) norm_ = nn::Norm(context.scope, "out_norm", value_, NormKind::rms, 1e-5);
-        out_ = nn::Linear(context.scope, "out", heads * value_, context.width, false, nn::Role::output);
+        out_ = HeadOutput(context.scope, context.width, heads, value_, {.norm = options.out_norm});
     }
 
     at::Tensor forward(const at::Tensor& x, State* state, const StepContext&) override {
@@ -70,14 +68,9 @@ public:
             input.k = ops::l2_norm(input.k);
         }
         map_features(input, x.size(0), state);
-        if (options_.normalise) {  // a value that is always 1 sums up the keys: z is the last column of the memory
-            input.u = at::cat({input.u, at::ones({1}, input.u.options()).expand({input.u.size(0), input.u.size(1), input.u.size(2), 1})}, -1);
-        }
-        at::Tensor o = recur(input, x.size(0), state, backend_);
-        if (options_.normalise) o = o.narrow(-1, 0, value_) / (o.narrow(-1, value_, 1) + options_.eps);
-        o = o.reshape({x.size(0), x.size(1), x.size(2), options_.heads, value_});
-        if (options_.out_norm) o = norm_(o);
-        return out_(o.flatten(3));
+        const at::Tensor o = options_.normalise ? normalised_recur(input, x.size(0), state, backend_, options_.eps)
+                                                : recur(input, x.size(0), state, backend_);
+        return out_(o, x);
     }
 
 private:
@@ -91,28 +84,8 @@ private:
                 input.q = at::relu(input.q);
                 input.k = at::relu(input.k);
                 return;
-            case Map::exp: return exponential(input, lanes, state);
+            case Map::exp: return exponential_features(input, lanes, state);
             case Map::identity: return;
-        }
-    }
-
-    // e^x without overflow and without looking ahead. A query's own maximum cancels in the normalisation. Keys are scaled by the largest
-    // entry so far, m_t; when it grows, the memory is rescaled by e^(m_{t-1} - m_t), which is a decay of the recurrence family. What is
-    // normalised does not depend on m, so m takes no gradient.
-    void exponential(ops::RecurrenceInput& input, std::int64_t lanes, State* state) const {
-        input.q = (input.q - input.q.detach().amax(-1, true)).exp();
-        at::Tensor top = input.k.detach().amax(-1);  // [N, T, H]
-        const bool goes_on = state && (*state)["largest"].defined();
-        if (goes_on) top = at::cat({(*state)["largest"].flatten(0, 1), top}, 1);
-        at::Tensor largest = std::get<0>(at::cummax(top, 1));
-        const at::Tensor before = goes_on ? largest.narrow(1, 0, largest.size(1) - 1)
-                                          : at::cat({largest.narrow(1, 0, 1), largest.narrow(1, 0, largest.size(1) - 1)}, 1);
-        if (goes_on) largest = largest.narrow(1, 1, largest.size(1) - 1);
-        input.k = (input.k - largest.unsqueeze(-1)).exp();
-        input.log_decay = before - largest;
-        if (state) {  // [R, B, 1, H]
-            const at::Tensor last = largest.narrow(1, largest.size(1) - 1, 1).clone(at::MemoryFormat::Contiguous);
-            (*state)["largest"] = last.unflatten(0, {lanes, last.size(0) / lanes});
         }
     }
 
@@ -120,8 +93,7 @@ private:
     ops::Backend backend_;
     std::int64_t key_, value_;
     HeadProjection q_, k_, v_;
-    nn::Norm norm_;
-    nn::Linear out_;
+    HeadOutput out_;
 };
 
 const RegisterMixer<Linear, Options> registered(

@@ -1,7 +1,5 @@
 // The recurrent mixers against their equations, written out token by token from the parameters; their sizes; their refusals.
-#include "bench.h"
-
-#include "core/error.h"
+#include "parts.h"
 
 #include <functional>
 
@@ -9,27 +7,6 @@ using namespace palimpsest;
 using namespace palimpsest::conformance;
 
 namespace {
-
-struct Parts {
-    Unit unit;
-    explicit Parts(const Variant& variant) : unit(variant, {7}, at::kDouble) {}
-    at::Tensor operator[](const std::string& name) const {  // of the one lane
-        for (std::size_t i = 0; i < unit.parameters.table().size(); ++i) {
-            if (unit.parameters.table()[i].name == "mixer." + name) return unit.parameters.leaf(i)[0].detach();
-        }
-        throw std::out_of_range(name);
-    }
-    // x [B, T, d] -> [B, T, H, D]
-    at::Tensor heads(const at::Tensor& x, const std::string& name, std::int64_t count) const {
-        return at::matmul(x, (*this)[name + ".weight"]).unflatten(-1, {count, -1});
-    }
-    at::Tensor forward(const at::Tensor& x) { return unit.mixer->forward(x.unsqueeze(0), nullptr, StepContext{})[0].detach(); }
-};
-
-at::Tensor unit_length(const at::Tensor& x) { return x / (x.square().sum(-1, true) + 1e-6).sqrt(); }
-at::Tensor rms_normed(const at::Tensor& x, const at::Tensor& weight, double eps) {
-    return weight * x / (x.square().mean(-1, true) + eps).sqrt();
-}
 
 // S = alpha S; S += beta k (v - S^T k)^T; o = S^T q / sqrt K. q, k [B, T, H, K], v [B, T, H, V], beta and alpha [B, T, H].
 at::Tensor delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& beta, const at::Tensor& alpha) {
@@ -43,35 +20,6 @@ at::Tensor delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor
         o.push_back((S * now(q).unsqueeze(-1)).sum(2) / std::sqrt(static_cast<double>(q.size(3))));
     }
     return at::stack(o, 1);
-}
-
-std::int64_t parameter_count(const std::string& mixer, std::int64_t d, const std::vector<std::pair<std::string, std::string>>& changed) {
-    const MixerKind& kind = get_mixer(mixer);
-    const auto options = kind.schema().make_default();
-    Value map = Value::map();
-    for (const auto& [name, value] : changed) map.set(name, Value::scalar(value));
-    Diagnostics errors;
-    kind.schema().read(options.get(), map, "mixers." + mixer, errors);
-    errors.throw_if_any();
-    ModelSpec model;
-    nn::Parameters parameters;  // declared, never allocated
-    BuildContext context;
-    context.scope.parameters = &parameters;
-    context.scope.model = &model;
-    context.options = options.get();
-    context.width = d;
-    kind.build(context);
-    return parameters.count();
-}
-
-std::string refusal(const Variant& variant) {
-    try {
-        Unit(variant, {1}, at::kFloat);
-    } catch (const Error& error) {
-        CHECK(error.code() == ExitCode::usage);
-        return error.what();
-    }
-    return "no error";
 }
 
 }  // namespace

@@ -1,0 +1,51 @@
+// The decay gate of the Mamba family: log decay g = -exp(A_log) softplus(a + dt_bias), in fp32 (Gu and Dao 2023, Mamba, section 3.6).
+#pragma once
+
+#include "mixers/mixer.h"
+#include "ops/layers.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace palimpsest {
+
+// dt_bias such that softplus(dt_bias) is log-uniform in [0.001, 0.1].
+inline nn::InitRule time_step_rule() {
+    return nn::InitRule::custom([](double uniform, std::int64_t) {
+        const double dt = std::max(1e-4, std::exp(uniform * (std::log(0.1) - std::log(0.001)) + std::log(0.001)));
+        return dt + std::log(-std::expm1(-dt));
+    });
+}
+
+// A_log such that the rate A is uniform in [low, high]. A draw near 0 would make the logarithm run away, and with it a head that can
+// never learn to forget.
+inline nn::InitRule log_rate_rule(double low, double high) {
+    return nn::InitRule::custom([low, high](double uniform, std::int64_t) { return std::log(std::max(1e-4, low + (high - low) * uniform)); });
+}
+
+// A rate for each head and a time step for each of `channels` features of it; neither is decayed by the optimiser.
+class DecayGate {
+public:
+    DecayGate() = default;
+    // `options`: the mixer's section, named where low is above high.
+    DecayGate(const nn::Scope& scope, const std::string& options, std::int64_t heads, std::int64_t channels, double low, double high)
+        : heads_(heads), channels_(channels) {
+        if (low > high) fail(ExitCode::usage, "{}.decay_low: {} is above decay_high {}", options, low, high);
+        a_log_ = scope.declare("a_log", {heads}, log_rate_rule(low, high), nn::Decay::no);
+        dt_bias_ = scope.declare("dt_bias", {heads * channels}, time_step_rule(), nn::Decay::no);
+    }
+
+    // a [R, B, T, H * channels] -> g [R * B, T, H, channels], or [R * B, T, H] where channels is 1
+    at::Tensor operator()(const at::Tensor& a) const {
+        const std::int64_t lanes = a.size(0);
+        const at::Tensor g = ops::mamba_log_decay(a.unflatten(-1, {heads_, channels_}), (*a_log_).view({lanes, 1, 1, heads_, 1}),
+                                                  (*dt_bias_).view({lanes, 1, 1, heads_, channels_}));
+        return channels_ == 1 ? g.flatten(3).flatten(0, 1) : g.flatten(0, 1);
+    }
+
+private:
+    std::int64_t heads_ = 0, channels_ = 0;
+    nn::Parameter a_log_, dt_bias_;
+};
+
+}  // namespace palimpsest
