@@ -6,6 +6,7 @@
     scripts/plot.py results/quickstart --x overwrites                      accuracy against overwrites, distance or segment of the test
     scripts/plot.py results/quickstart --kind curves                       training loss and valid accuracy by step
     scripts/plot.py results/quickstart --kind classes                      what the wrong answers were
+    scripts/plot.py results/quickstart --kind heat --x overwrites          accuracy and stale answers as coloured tables, for many mixers
 
 PATH is a sweep's folder, run folders, or HDF5 files. Spread is over whatever is neither axis, hue nor panel: normally the seeds.
 The same input gives the same bytes; the picture's metadata name the runs and their commit.
@@ -17,12 +18,12 @@ import sys
 
 import numpy as np
 
-from plot_records import (ACCURACY, SLICE_AXES, Answers, PlotError, apply_filters, by_slice, check_key, choose_axes, distinct,
+from plot_records import (ACCURACY, SLICE_AXES, Answers, PlotError, apply_filters, best_over, by_slice, check_key, choose_axes, distinct,
                           drop_unmeasured, format_value, having, is_measured, mixer_key, is_number, read_paths, same_but_seed, varying, words)
 
 # Okabe and Ito's colours, told apart by colour-blind readers; markers tell them apart in grey.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#7F6A00", "#333333"]
-MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#7F6A00", "#333333", "#999999"]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*", "p"]
 CLASS_COLOURS = {
     "correct": "#009E73",
     "stale": "#D55E00",
@@ -269,6 +270,51 @@ def draw_slices(plt, options, runs):
     return figure
 
 
+def draw_heat(plt, options, runs):
+    """A row for each hue, a column for each place on the axis, the mean over seeds in every cell; one panel for each metric."""
+    if options.x not in SLICE_AXES:
+        raise PlotError(f"--kind heat needs --x {', '.join(SLICE_AXES[:-1])} or {SLICE_AXES[-1]}")
+    metrics = ["test_accuracy", "test_stale_rate"] if options.y == "test_accuracy" else [options.y]
+    choose_axes(options, runs)
+    hues = distinct(runs, options.hue)
+    names = [format_value(hue) if options.hue else "" for hue in hues]
+    width = 0.9 + 0.075 * max(map(len, names))
+    tables = []
+    for metric in metrics:
+        measured = [[by_slice(run, metric, options.x) for run in having(runs, options.hue, hue)] for hue in hues]
+        places = sorted({place for row in measured for rates, _ in row for place in rates})
+        cells = np.array([[np.mean([rates.get(place, np.nan) for rates, _ in row]) for place in places] for row in measured])
+        labels = list(names)
+        policies = [policy for row in measured for _, policy in row if policy]
+        if policies:
+            cells = np.vstack([cells, [max(policy.get(place, np.nan) for policy in policies) for place in places]])
+            labels.append("best shallow policy")
+            width = max(width, 0.9 + 0.075 * len(labels[-1]))
+        tables.append((metric, [place[1] for place in places], labels, cells))
+    rows = max(len(labels) for _, _, labels, _ in tables)
+    for _, _, labels, _ in tables:  # rows of all panels stand side by side
+        labels += [""] * (rows - len(labels))
+    figure, axes = plt.subplots(1, len(tables), figsize=(sum(0.55 * len(t[1]) + width for t in tables), 0.9 + 0.3 * rows), squeeze=False)
+    for axis, (metric, columns, labels, cells) in zip(axes[0], tables):
+        cells = np.vstack([cells, np.full((rows - len(cells), len(columns)), np.nan)])
+        axis.imshow(cells, cmap="Blues" if metric.endswith("_accuracy") else "Oranges", vmin=0, vmax=1, aspect="auto")
+        for (row, column), value in np.ndenumerate(cells):
+            if not labels[row] and options.hue:
+                continue
+            text = "–" if np.isnan(value) else f"{value:.2f}"
+            axis.text(column, row, text, ha="center", va="center", fontsize=7.5, color="white" if value > 0.6 else "#222222")
+        if rows > len(names):
+            axis.axhline(len(names) - 0.5, color="white", linewidth=4)
+        axis.set_xticks(range(len(columns)), columns)
+        axis.set_yticks(range(len(labels)), labels)
+        axis.set_xlabel(words(options.x))
+        axis.set_title(words(metric, runs))
+        axis.tick_params(length=0)
+        axis.grid(visible=False)
+        axis.spines[:].set_visible(False)
+    return figure
+
+
 def draw_curves(plt, options, runs):
     choose_axes(options, runs)
     series = {}
@@ -353,6 +399,9 @@ def draw_classes(plt, options, runs):
     return figure
 
 
+KINDS = {"accuracy": draw_accuracy, "curves": draw_curves, "classes": draw_classes, "heat": draw_heat}
+
+
 # ------ the command
 
 
@@ -372,12 +421,14 @@ def save(figure, out, with_svg, runs):
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="plot.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", metavar="PATH", nargs="+")
-    parser.add_argument("--kind", choices=["accuracy", "curves", "classes"], default="accuracy")
+    parser.add_argument("--kind", choices=list(KINDS), default="accuracy")
     parser.add_argument("--x", metavar="KEY", help="config key, summary value, or overwrites, distance, segment (default: model.mixer)")
     parser.add_argument("--y", metavar="METRIC", default="test_accuracy", help="summary value (default: test_accuracy)")
     parser.add_argument("--hue", metavar="KEY", help="one colour per value (default: model.mixer where it varies)")
     parser.add_argument("--panel", metavar="KEY", help="one panel per value (default: task.name where it varies)")
     parser.add_argument("--filter", metavar="KEY=VALUE", action="append", default=[], help="only runs with this value; may be repeated")
+    parser.add_argument("--best-over", metavar="KEY", action="append", default=[],
+                        help="only the runs at this key's best value (train.lr), chosen on valid questions for each of the others; may be repeated")
     parser.add_argument("--out", metavar="FILE", help=".png or .svg (default: KIND.png beside the first PATH's files)")
     parser.add_argument("--svg", action="store_true", help="write an SVG beside the PNG")
     return parser.parse_args(arguments)
@@ -393,6 +444,11 @@ def main(arguments=None):
             if key:
                 check_key(key, runs, what)
         runs = apply_filters(runs, options.filter)
+        if options.best_over:
+            runs, said = best_over(runs, options.best_over)
+            print("\n".join(said), file=sys.stderr)
+            if not runs:
+                raise PlotError("--best-over: no run has a valid accuracy yet")
         out = options.out
         if out is None:
             first = options.paths[0]
@@ -400,8 +456,7 @@ def main(arguments=None):
         if not out.endswith((".png", ".svg")):
             raise PlotError(f"--out must end in .png or .svg, got '{out}'")
         plt = start_drawing()
-        draw = {"accuracy": draw_accuracy, "curves": draw_curves, "classes": draw_classes}[options.kind]
-        save(draw(plt, options, runs), out, options.svg, runs)
+        save(KINDS[options.kind](plt, options, runs), out, options.svg, runs)
     except (PlotError, OSError) as error:
         print(f"plot.py: error: {error}", file=sys.stderr)
         return 2

@@ -201,6 +201,33 @@ def follows(runs, key, options):
     return True
 
 
+def best_over(runs, keys):
+    """Of runs that differ in `keys` and seeds alone, those at the values with the best mean valid accuracy; and a line on each choice.
+
+    The test questions have no say. A tie goes to the value that comes first.
+    """
+    for key in keys:
+        check_key(key, runs, "--best-over")
+    groups = {}
+    for run in runs:
+        rest = tuple(sorted((key, str(value)) for key, value in run.config.items() if key not in ("seed", "name", *keys)))
+        groups.setdefault(rest, {}).setdefault(tuple(run.value(key) for key in keys), []).append(run)
+    best, said = [], []
+    for rest, candidates in groups.items():
+        means = {value: np.mean([run.summary.get("valid_accuracy", np.nan) for run in group]) for value, group in candidates.items()}
+        means = {value: mean for value, mean in means.items() if np.isfinite(mean)}
+        if not means:
+            continue
+        winner = max(means, key=means.get)  # the first of equals
+        best += candidates[winner]
+        one = candidates[winner][0]
+        name = format_value(one.value(mixer_key(varying(runs)) or "model.mixer"))
+        chosen = ", ".join(f"{key}={format_value(value)}" for key, value in zip(keys, winner))
+        said.append(f"{name}: {chosen} of {len(means)} by valid accuracy {means[winner]:.3f}")
+    order = {id(run): i for i, run in enumerate(runs)}
+    return sorted(best, key=lambda run: order[id(run)]), said
+
+
 # ------ measuring
 
 

@@ -50,7 +50,7 @@ def drawn(kind, *arguments):
         options = plot.parse([*map(str, arguments), "--kind", kind])
         runs = plot_records.apply_filters(plot_records.read_paths(options.paths), options.filter)
         plt = plot.start_drawing()
-        figure = {"accuracy": plot.draw_accuracy, "curves": plot.draw_curves, "classes": plot.draw_classes}[kind](plt, options, runs)
+        figure = plot.KINDS[kind](plt, options, runs)
     figure.canvas.draw()
     return figure
 
@@ -70,6 +70,7 @@ WAYS = {
     "stale": ("accuracy", "--y", "test_stale_rate"),
     "curves": ("curves",),
     "classes": ("classes",),
+    "heat": ("heat", "--x", "overwrites", "--filter", "task.name=overwrite"),
     "one run": ("classes", "--filter", "seed=1", "--filter", "task.name=mqar", "--filter", "model.mixer=delta"),
 }
 
@@ -138,6 +139,31 @@ class Pictures(unittest.TestCase):
         self.assertEqual(len(widths), 4)
         for parts in widths.values():
             self.assertAlmostEqual(sum(parts), 1)
+
+    def test_heat_cells_are_means_over_seeds(self):
+        figure = drawn("heat", sweep, "--x", "overwrites", "--filter", "task.name=overwrite")
+        accuracy, stale = figure.axes
+        self.assertEqual((accuracy.get_title(), stale.get_title()), ("test accuracy", "test stale rate"))
+        mixers = [t.get_text() for t in stale.get_yticklabels() if t.get_text()]
+        self.assertEqual(sorted(mixers), sorted(synthetic.SKILL))
+        self.assertEqual([t.get_text() for t in accuracy.get_yticklabels()], [*mixers, "best shallow policy"])
+        runs = plot_records.apply_filters(plot_records.read_paths([sweep]), ["task.name=overwrite", "model.mixer=linear"])
+        rates = [plot_records.by_slice(run, "test_accuracy", "overwrites")[0][(2, "2")] for run in runs]
+        self.assertAlmostEqual(accuracy.images[0].get_array()[mixers.index("linear"), 2], np.mean(rates))
+
+    def test_best_over_chooses_on_valid_questions_alone(self):
+        rates = os.path.join(folder, "rates")
+        valid = {1e-3: 0.7, 3e-3: 0.9, 1e-2: 0.9}  # a tie: the first wins, whatever the test says
+        for lr, accuracy in valid.items():
+            for seed in (1, 2):
+                path = synthetic.write_run(os.path.join(rates, f"{lr}-{seed}"), f"{lr}-{seed}", "delta", seed, config={"train.lr": lr})
+                with h5py.File(path, "r+") as file:
+                    file["summary/valid_accuracy"] = accuracy + 0.05 * (seed - 1.5)
+        runs, said = plot_records.best_over(plot_records.read_paths([rates]), ["train.lr"])
+        self.assertEqual(sorted(run.run_id for run in runs), ["0.003-1", "0.003-2"])
+        self.assertEqual(said, ["delta: train.lr=0.003 of 3 by valid accuracy 0.900"])
+        code, _, err = call(rates, "--best-over", "train.lr", "--out", os.path.join(folder, "rates.png"))
+        self.assertEqual((code, err), (0, "delta: train.lr=0.003 of 3 by valid accuracy 0.900\n"))
 
     def test_a_key_that_names_no_axis_is_reported_as_averaged(self):
         widths = os.path.join(folder, "widths")
@@ -248,6 +274,9 @@ class Mistakes(unittest.TestCase):
         empty = os.path.join(folder, "empty")
         os.makedirs(empty, exist_ok=True)
         self.check(f"'{empty}' holds no run.h5 and no sweep.h5", empty)
+
+    def test_heat_needs_an_axis_of_the_questions(self):
+        self.check("--kind heat needs --x overwrites, distance or segment", sweep, "--kind", "heat", "--x", "seed")
 
     def test_format_of_the_picture(self):
         code, _, err = call(sweep, "--out", "picture.pdf")
