@@ -97,14 +97,19 @@ private:
     std::vector<std::string> open_;  // the files being read, outermost first
 };
 
-// A grid's keys are dotted themselves: "sweep.grid.train.lr" has three parts.
+// The sweep's keys are dotted themselves: "sweep.grid.train.lr" has three parts, "sweep.random.draw.train.lr" four.
 std::vector<std::string> split(const std::string& path) {
-    static const std::string grid = "sweep.grid.";
-    if (path.starts_with(grid)) return {"sweep", "grid", path.substr(grid.size())};
     std::vector<std::string> parts = {""};
     for (const char c : path)
         if (c == '.') parts.emplace_back();
         else parts.back() += c;
+    if (parts.size() < 3 || parts[0] != "sweep") return parts;
+    const bool deeper = parts[1] == "exclude" || (parts[1] == "random" && parts[2] == "draw");
+    const std::size_t before = parts[1] == "grid" || parts[1] == "zip" ? 2 : deeper ? 3 : parts.size();
+    if (before >= parts.size()) return parts;
+    std::string key = join({parts.begin() + static_cast<std::ptrdiff_t>(before), parts.end()}, ".");
+    parts.resize(before);
+    parts.push_back(std::move(key));
     return parts;
 }
 

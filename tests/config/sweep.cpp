@@ -118,8 +118,9 @@ TEST_CASE("swept values are typed and validated at their places", "[sweep]") {
 }
 
 TEST_CASE("what a sweep block may say", "[sweep]") {
-    CHECK(sweep_error("[a]") == "dir/f.yaml:5:8: 'sweep' expects a map; known keys: grid, seeds");
-    CHECK(sweep_error("{zip: {}}") == "dir/f.yaml:5:9: unknown key 'zip' in 'sweep'; known keys: grid, seeds");
+    const std::string known = "known keys: grid, zip, random, exclude, seeds, cap, lanes";
+    CHECK(sweep_error("[a]") == "dir/f.yaml:5:8: 'sweep' expects a map; " + known);
+    CHECK(sweep_error("{method: {}}") == "dir/f.yaml:5:9: unknown key 'method' in 'sweep'; " + known);
     CHECK(sweep_error("{seed: 3}") == "dir/f.yaml:5:9: unknown key 'seed' in 'sweep'; did you mean 'seeds'?");
     CHECK(sweep_error("{seeds: 0}") == "dir/f.yaml:5:16: 'sweep.seeds' must be at least 1, got 0");
     CHECK(sweep_error("{grid: 3}") ==
@@ -127,11 +128,16 @@ TEST_CASE("what a sweep block may say", "[sweep]") {
     CHECK(sweep_error("{grid: {train.lr: 3}}") == "dir/f.yaml:5:26: 'sweep.grid.train.lr' expects a list of values");
     CHECK(sweep_error("{grid: {train.lr: []}}") == "dir/f.yaml:5:26: 'sweep.grid.train.lr' has no values");
     CHECK(sweep_error("{grid: {name: [a, b]}}") == "dir/f.yaml:5:16: 'name' cannot be swept");
-    CHECK(sweep_error("{grid: {seed: [1, 2]}, seeds: 2}") == "dir/f.yaml:5:38: give either 'sweep.seeds' or 'seed' in the grid");
+    CHECK(sweep_error("{grid: {seed: [1, 2]}, seeds: 2}") ==
+          "dir/f.yaml:5:38: give either 'sweep.seeds' or 'seed' in 'sweep.grid'");
     CHECK(sweep_error("{grid: {model.width: [8], model: [{depth: 1}]}}") ==
           "dir/f.yaml:5:34: 'model' would overwrite 'model.width', which is swept too; write it first");
     CHECK(sweep_error("{seeds: 10001}") == "dir/f.yaml:5:8: more than 10000 runs");
     CHECK(sweep_error("{seeds: 10000}").empty());
     CHECK(sweep_error("{grid: {train.lr: [1, 2, 3], train.beta1: [0.1, 0.2]}, seeds: 5000}") ==
           "dir/f.yaml:5:8: more than 10000 runs");
+    CHECK(sweep_error("{cap: 0}") == "dir/f.yaml:5:14: 'sweep.cap' must be at least 1, got 0");
+    CHECK(sweep_error("{lanes: all}") == "dir/f.yaml:5:16: 'sweep.lanes' expects auto or an integer of at least 1, got 'all'");
+    CHECK(sweep_error("{lanes: 0}") == "dir/f.yaml:5:16: 'sweep.lanes' expects auto or an integer of at least 1, got '0'");
+    CHECK(sweep_error("{lanes: [2]}") == "dir/f.yaml:5:16: 'sweep.lanes' expects auto or an integer of at least 1");
 }

@@ -1,0 +1,212 @@
+#include "config/sweep.h"
+
+#include "config/schema_fields.h"
+#include "core/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace palimpsest {
+namespace {
+
+std::optional<double> number(const Value& value) {
+    Diagnostics ignored;
+    double out = 0;
+    fields::read(out, value, "", {}, ignored);
+    return ignored.empty() ? std::optional(out) : std::nullopt;
+}
+
+// 1e-2 and 0.01 are the same value.
+bool same(const Value& a, const Value& b) {
+    if (a.kind != b.kind || a.items.size() != b.items.size() || a.entries.size() != b.entries.size()) return false;
+    if (a.kind == Value::Kind::scalar) {
+        const auto x = number(a), y = number(b);
+        return x && y ? *x == *y : a.text == b.text;
+    }
+    for (std::size_t i = 0; i < a.items.size(); ++i)
+        if (!same(a.items[i], b.items[i])) return false;
+    return std::all_of(a.entries.begin(), a.entries.end(), [&](const Value::Entry& entry) {
+        const Value* other = b.find(entry.key);
+        return other && same(entry.value, *other);
+    });
+}
+
+// A map with a name, such as a whole task, goes by it.
+bool matches(const Value* value, const Value& wanted) {
+    if (!value) return false;
+    if (const Value* name = value->find("name"); name && wanted.kind != Value::Kind::map) return matches(name, wanted);
+    return same(*value, wanted) ||
+           std::any_of(wanted.items.begin(), wanted.items.end(), [&](const Value& item) { return same(*value, item); });
+}
+
+void collect_keys(const Value& value, const std::string& path, std::set<std::string>& keys) {
+    for (const Value::Entry& entry : value.entries) {
+        const std::string below = path.empty() ? entry.key : path + "." + entry.key;
+        keys.insert(below);
+        collect_keys(entry.value, below, keys);
+    }
+    for (std::size_t i = 0; i < value.items.size(); ++i)
+        if (value.items[i].kind == Value::Kind::map) collect_keys(value.items[i], fmt::format("{}.{}", path, i), keys);
+}
+
+std::string describe(const PlannedRun& run) {
+    std::vector<std::string> words;
+    for (const auto& [key, value] : run.varied) words.push_back(key + "=" + value);
+    return join(words, " ");
+}
+
+class Expansion {
+public:
+    Expansion(const Sweep& sweep, const Value& root, std::vector<Setting> settings, const Catalog& catalog, Experiment& experiment,
+              Diagnostics& errors)
+        : sweep_(sweep), root_(root), settings_(std::move(settings)), catalog_(catalog), experiment_(experiment), errors_(errors),
+          excluded_by_(sweep.exclude.size()) {
+        for (const Axis& axis : sweep_.axes)
+            for (const SweptKey& key : axis.keys) settings_.push_back({key.path, key.source, true});
+    }
+
+    // File order, the last axis fastest, seeds innermost.
+    void expand(Value& first) {
+        const std::size_t points = points_of(sweep_);
+        for (std::size_t point = 0; point < points; ++point) {
+            std::vector<std::size_t> index(sweep_.axes.size());
+            std::size_t rest = point;
+            for (std::size_t a = index.size(); a-- > 0; rest /= sweep_.axes[a].size) index[a] = rest % sweep_.axes[a].size;
+            add_point(index, first);
+        }
+        check_exclusions();
+        tell(points * static_cast<std::size_t>(sweep_.seeds));
+    }
+
+private:
+    void add_point(const std::vector<std::size_t>& index, Value& first) {
+        Value tree = root_;
+        std::size_t setting = settings_.size();
+        for (const Axis& axis : sweep_.axes) setting -= axis.keys.size();
+        for (std::size_t a = 0; a < index.size(); ++a)
+            for (const SweptKey& key : sweep_.axes[a].keys) {
+                settings_[setting++].source = key.values[index[a]].source;
+                set_path(tree, key.path, key.values[index[a]], key.source, errors_);
+            }
+        Diagnostics own;
+        const RunSpec run = build_run(tree, settings_, catalog_, own);
+        if (!sweep_.exclude.empty()) collect_keys(run.resolved, "", keys_);
+        bool all_excluded = true;
+        for (std::int64_t i = 0; i < sweep_.seeds; ++i) {
+            Value resolved = run.resolved;
+            resolved.set("seed", fields::write(run.seed + i));
+            if (is_excluded(resolved, own.empty() ? nullptr : &tree)) {
+                ++excluded_;
+                continue;
+            }
+            all_excluded = false;
+            if (own.empty() && errors_.empty()) add_run(run, run.seed + i, std::move(resolved), index);
+            if (experiment_.runs.size() == 1 && first.kind == Value::Kind::null) first = tree;
+        }
+        if (!all_excluded && !own.empty()) static_cast<void>(build_run(tree, settings_, catalog_, errors_));
+    }
+
+    // In a point with errors (`written` given) a default may stand for what could not be read: there, what was written has to match too.
+    bool is_excluded(const Value& resolved, const Value* written) {
+        for (std::size_t e = 0; e < sweep_.exclude.size(); ++e) {
+            const std::vector<Exclusion::Entry>& entries = sweep_.exclude[e].entries;
+            const bool match = std::all_of(entries.begin(), entries.end(), [&](const Exclusion::Entry& entry) {
+                const Value* given = written ? find_path(*written, entry.path) : nullptr;
+                return matches(find_path(resolved, entry.path), entry.wanted) && (!given || matches(given, entry.wanted));
+            });
+            if (match) {
+                ++excluded_by_[e];
+                return true;
+            }
+        }
+        return false;
+    }
+
+    void add_run(const RunSpec& run, std::int64_t seed, Value resolved, const std::vector<std::size_t>& index) {
+        PlannedRun planned;
+        planned.spec = run;
+        planned.spec.seed = seed;
+        planned.spec.resolved = std::move(resolved);
+        planned.spec.id = identify(planned.spec, catalog_);
+        for (std::size_t a = 0; a < index.size(); ++a)
+            for (const SweptKey& key : sweep_.axes[a].keys)
+                planned.varied.emplace_back(key.path, value_text(key, index[a], planned.spec.resolved));
+        if (sweep_.seeds > 1) planned.varied.emplace_back("seed", std::to_string(seed));
+        const auto [old, is_new] = position_.emplace(planned.spec.id, experiment_.runs.size());
+        if (is_new) {
+            experiment_.runs.push_back(std::move(planned));
+            return;
+        }
+        ++repeats_;
+        if (repeated_.empty()) repeated_ = fmt::format("{} is {}", describe(planned), describe(experiment_.runs[old->second]));
+    }
+
+    // As the records hold it ("0.001" for 1e-3).
+    static std::string value_text(const SweptKey& key, std::size_t index, const Value& resolved) {
+        if (!key.names.empty()) return key.names[index];
+        const Value* value = find_path(resolved, key.path);
+        return emit_flow(value ? *value : key.values[index]);
+    }
+
+    void check_exclusions() {
+        const bool task_known = keys_.count("task.name") > 0;
+        for (const std::string& name : catalog_.mixers)  // one that no run uses has options too
+            if (const AnySchema* schema = catalog_.mixer_schema(name))
+                for (const Option& option : schema->options()) keys_.insert("mixers." + name + "." + option.name);
+        const std::vector<std::string> known(keys_.begin(), keys_.end());
+        for (const Exclusion& exclusion : sweep_.exclude)
+            for (const Exclusion::Entry& entry : exclusion.entries)
+                if (keys_.count(entry.path) == 0 && (task_known || !is_below(entry.path, "task")))
+                    errors_.error(entry.source, fmt::format("'sweep.exclude': no run has the key '{}'{}", entry.path,
+                                                            did_you_mean(entry.path, known)));
+        if (errors_.empty() && experiment_.runs.empty())
+            errors_.error(sweep_.exclude.front().source, "'sweep.exclude' leaves no run");
+    }
+
+    void tell(std::size_t planned) {
+        std::vector<std::string>& notes = experiment_.notes;
+        if (!repeated_.empty())
+            notes.push_back(fmt::format("{} of {} points repeat another run and were merged; e.g. {}", repeats_, planned, repeated_));
+        if (excluded_ > 0) notes.push_back(fmt::format("{} of {} points are left out by sweep.exclude", excluded_, planned));
+        for (std::size_t e = 0; e < excluded_by_.size(); ++e)
+            if (excluded_by_[e] == 0)
+                notes.push_back(fmt::format("{}: this entry of sweep.exclude matches no run", sweep_.exclude[e].source.where()));
+        const std::size_t runs = experiment_.runs.size(), cap = static_cast<std::size_t>(sweep_.cap);
+        if (cap == 0 || runs <= cap) return;
+        experiment_.runs.resize(cap);
+        notes.push_back(fmt::format("sweep.cap: the first {} of {} runs; {} left out", cap, runs, runs - cap));
+    }
+
+    const Sweep& sweep_;
+    const Value& root_;
+    std::vector<Setting> settings_;  // those of the sweep at the end, in order of the axes
+    const Catalog& catalog_;
+    Experiment& experiment_;
+    Diagnostics& errors_;
+    std::set<std::string> keys_;                   // of all points' resolved configs, where something is excluded
+    std::vector<std::size_t> excluded_by_;         // runs, by exclusion
+    std::size_t excluded_ = 0, repeats_ = 0;
+    std::map<std::string, std::size_t> position_;  // by id
+    std::string repeated_;
+};
+
+}  // namespace
+
+std::size_t points_of(const Sweep& sweep) {
+    std::size_t product = 1;
+    for (const Axis& axis : sweep.axes) product = std::min(product * axis.size, most_runs + 1);
+    return product;
+}
+
+void expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings, const Catalog& catalog,
+                  Experiment& experiment, Value& first, Diagnostics& errors) {
+    if (points_of(sweep) > most_runs) return;
+    experiment.lanes = sweep.lanes;
+    Expansion(sweep, root, settings, catalog, experiment, errors).expand(first);
+}
+
+}  // namespace palimpsest

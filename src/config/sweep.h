@@ -1,0 +1,60 @@
+// The sweep block: what it varies, and the runs that come of it. Internal to this floor.
+#pragma once
+
+#include "config/build.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace palimpsest {
+
+struct SweptKey {
+    std::string path;                // "train.lr"
+    std::string block;               // "grid", "zip" or "random.draw"
+    Source source;                   // of the key
+    std::vector<Value> values;
+    std::vector<std::string> names;  // of values that are maps with names of their own, such as whole tasks; else empty
+};
+
+// Keys that advance together: one key of the grid, all keys of the zip, or all that are drawn.
+struct Axis {
+    std::vector<SweptKey> keys;
+    std::size_t size = 0;
+};
+
+// One map of `exclude`. A run is left out when its resolved values match all entries; a list stands for any of its items.
+struct Exclusion {
+    struct Entry {
+        std::string path;
+        Source source;
+        Value wanted;
+    };
+    Source source;
+    std::vector<Entry> entries;
+};
+
+struct Sweep {
+    std::vector<Axis> axes;  // the last one changes fastest
+    std::vector<Exclusion> exclude;
+    std::int64_t seeds = 1;
+    std::int64_t cap = 0;    // 0: none
+    std::int64_t lanes = 0;  // 0: auto
+    Source source;
+};
+
+constexpr std::size_t most_runs = 10'000;
+std::size_t points_of(const Sweep& sweep);  // no more than most_runs + 1
+
+Sweep read_sweep(const Value& block, const std::vector<Setting>& settings, Diagnostics& errors);
+
+// Fills the runs and notes of `experiment`; `first` receives the tree of the first run. `root` is without its sweep.
+void expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings, const Catalog& catalog,
+                  Experiment& experiment, Value& first, Diagnostics& errors);
+
+// A distribution of sweep.random.draw: {uniform: [low, high]}, {log_uniform: [low, high]}, {integer: [low, high]}, {choice: [a, b]}.
+// Value i is a function of (seed, path, i) alone. Empty after an error.
+std::vector<Value> draw_values(const Value& distribution, const std::string& path, std::int64_t samples, std::int64_t seed,
+                               Diagnostics& errors);
+
+}  // namespace palimpsest
