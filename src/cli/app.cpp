@@ -42,24 +42,44 @@ std::vector<std::string> names_of_options(const CLI::App& app) {
     return names;
 }
 
+// The verb that was called: {"ls"}, or {"bench", "step"}.
+std::vector<const CLI::App*> chosen_verbs(const CLI::App& app) {
+    std::vector<const CLI::App*> verbs;
+    for (auto next = app.get_subcommands(); !next.empty(); next = next.front()->get_subcommands()) verbs.push_back(next.front());
+    return verbs;
+}
+
+std::string path_of(const std::vector<const CLI::App*>& verbs) {
+    std::string path;
+    for (const CLI::App* verb : verbs) path += verb->get_name() + " ";
+    return path;
+}
+
 // CLI11 only says that something was not expected; a person wants to know what would have been.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& command) {
-    const std::vector<CLI::App*> chosen = app.get_subcommands();
-    const CLI::App& at = chosen.empty() ? app : *chosen.front();
-    const std::string verb = chosen.empty() ? "" : at.get_name();
+    const std::vector<const CLI::App*> chosen = chosen_verbs(app);
+    const CLI::App& at = chosen.empty() ? app : *chosen.back();
+    const std::vector<std::string> verbs = names_of_verbs(at);
+    std::size_t passed = 0;  // verbs on the way here
     for (std::size_t i = 1; i < command.size(); ++i) {
         const std::string& word = command[i];
         if (word == "--") break;
-        if (chosen.empty() && !word.starts_with("-")) {
-            const std::vector<std::string> verbs = names_of_verbs(app);
-            return fmt::format("unknown verb '{}'{}\nverbs: {}", word, did_you_mean(word, verbs), join(verbs, ", "));
+        if (passed < chosen.size() && word == chosen[passed]->get_name()) {
+            ++passed;
+            continue;
         }
+        if (!verbs.empty() && !word.starts_with("-"))
+            return fmt::format("unknown verb '{}{}'{}\nverbs: {}", path_of(chosen), word, did_you_mean(word, verbs), join(verbs, ", "));
         if (!word.starts_with("-") || word.size() < 2) continue;
         const std::vector<std::string> options = names_of_options(at);
         const std::string name = word.substr(0, word.find('='));
         const bool known = std::find(options.begin(), options.end(), name) != options.end() || name == "-h";
-        if (!known) return fmt::format("unknown option '{}'{}{}", name, verb.empty() ? "" : " of " + verb, did_you_mean(name, options));
+        if (known) continue;
+        std::string verb = path_of(chosen);
+        if (!verb.empty()) verb = " of " + verb.substr(0, verb.size() - 1);
+        return fmt::format("unknown option '{}'{}{}", name, verb, did_you_mean(name, options));
     }
+    if (!verbs.empty() && !chosen.empty()) return fmt::format("{}what?\nverbs: {}", path_of(chosen), join(verbs, ", "));
     std::string text = error.what();
     if (const std::size_t dot = text.find_last_not_of(" \n"); dot != std::string::npos) text.erase(dot + 1);
     return text;
@@ -81,7 +101,7 @@ ExitCode execute(int argc, char** argv) {
     app.require_subcommand(0, 1);
     bool version = false;
     app.add_flag("--version", version, "version, commit, compiler and libraries");
-    for (const auto add : {add_run, add_sweep, add_resume, add_check, add_ls, add_show, add_compare, add_list, add_describe, add_doctor})
+    for (const auto add : {add_run, add_sweep, add_resume, add_check, add_ls, add_show, add_compare, add_list, add_describe, add_bench, add_doctor})
         add(app, session);
 
     try {
@@ -91,8 +111,7 @@ ExitCode execute(int argc, char** argv) {
             app.exit(error);  // --help: to stdout
             return ExitCode::ok;
         }
-        const std::vector<CLI::App*> chosen = app.get_subcommands();
-        log_error("{}\nsee: palimpsest {}--help", explain(app, error, session.command), chosen.empty() ? "" : chosen.front()->get_name() + " ");
+        log_error("{}\nsee: palimpsest {}--help", explain(app, error, session.command), path_of(chosen_verbs(app)));
         return ExitCode::usage;
     }
     if (version) {

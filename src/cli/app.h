@@ -38,6 +38,7 @@ void add_ls(CLI::App& app, Session& session);
 void add_show(CLI::App& app, Session& session);
 void add_compare(CLI::App& app, Session& session);
 void add_doctor(CLI::App& app, Session& session);
+void add_bench(CLI::App& app, Session& session);
 
 std::vector<std::pair<std::string, std::string>> all_versions();  // of the build and of what is linked at run time
 

@@ -97,13 +97,20 @@ StepContext Trainer::Impl::context(std::int64_t at_step, bool training) const {
 
 // Nothing here reads a tensor back to the host.
 void Trainer::Impl::train_step(std::int64_t n) {
+    const auto done = [this](StepPart part) {
+        if (part_done) part_done(part);
+    };
     const train::Batch batch = data.batch(n);
+    done(StepPart::data);
     model.parameters().zero_gradients();
     const at::Tensor logits = model.logits_at(model.hidden(batch.tokens, nullptr, context(n, true)), batch.positions);
     const at::Tensor losses = ops::cross_entropy(logits, batch.targets).mean(1);  // [R]
+    done(StepPart::forward);
     losses.sum().backward();
+    done(StepPart::backward);
     const double factor = learning_rate(n);
     optimizer.step(losses, factor);
+    done(StepPart::update);
 
     const at::NoGradGuard no_grad;
     // A scored token counts as correct when no other has a greater logit: ties are rarer than a whole argmax is slow.
@@ -115,6 +122,7 @@ void Trainer::Impl::train_step(std::int64_t n) {
                           optimizer.skipped().to(at::kFloat), optimizer.cause().to(at::kFloat)},
                          1));
     tokens += batch.tokens.size(1) * batch.tokens.size(2);
+    done(StepPart::metrics);
 }
 
 bool Trainer::Impl::evaluation_due() const {
@@ -200,6 +208,10 @@ std::int64_t Trainer::resume() {
 
 std::vector<LaneResult> Trainer::run(const std::atomic<bool>& stop) {
     return impl_->run(stop);
+}
+
+StepTimes Trainer::time_steps(std::int64_t warmup, std::int64_t repeats) {
+    return impl_->time_steps(warmup, repeats);
 }
 
 std::vector<Slice> Trainer::slices() const {

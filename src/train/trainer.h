@@ -2,8 +2,10 @@
 // run. The trainer knows no YAML and no HDF5: it reports to a RunSink per lane.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -70,6 +72,17 @@ struct Lane {
     std::string run_id;             // written into the checkpoints and compared on resume; "": not compared
 };
 
+// The parts of a training step, in their order; update is the optimizer with its clipping.
+enum class StepPart { data, forward, backward, update, metrics };
+inline constexpr const char* step_part_names[] = {"data", "forward", "backward", "update", "metrics"};
+
+// Milliseconds of every step measured, and of its parts.
+struct StepTimes {
+    std::vector<double> total;
+    std::array<std::vector<double>, std::size(step_part_names)> parts;
+    double loss = 0;  // of the last step
+};
+
 class Trainer {
 public:
     // All lanes share `spec` up to their lane values. Throws Error(usage) where task, model or options do not fit together.
@@ -80,6 +93,9 @@ public:
     std::int64_t resume();
     // Runs to the end, or until `stop` becomes true (then finishes the step and checkpoints). Once.
     std::vector<LaneResult> run(const std::atomic<bool>& stop);
+    // Instead of a run: makes `warmup` steps, then measures `repeats`; on a GPU as many again for the parts, since to wait for each of
+    // them would slow the step. The run must have so many steps.
+    StepTimes time_steps(std::int64_t warmup, std::int64_t repeats);
 
     std::vector<struct Slice> slices() const;          // of the evaluation, for the run's header
     std::vector<std::int64_t> policy_answers() const;  // [policy, S, C] of the task's shallow policies

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 
 #include "model/model.h"
@@ -57,6 +58,9 @@ struct Trainer::Impl {
     std::vector<LaneResult> run(const std::atomic<bool>& stop);
     void check_overlap() const;
 
+    // bench.cpp
+    StepTimes time_steps(std::int64_t warmup, std::int64_t repeats);
+
     // trainer_lanes.cpp
     void settle();                                        // reads the ring: lanes that went non-finite are ended or warned about
     void write_rows();                                    // the window's row of every lane that has not ended, and progress
@@ -95,6 +99,7 @@ struct Trainer::Impl {
     std::int64_t step = 0;         // steps made
     std::vector<LaneState> states;
     bool has_run = false;
+    std::function<void(StepPart)> part_done;  // told after each part of a step, where somebody measures
 
     StepClock clock;
     std::int64_t tokens = 0;  // of one lane, in this start

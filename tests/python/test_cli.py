@@ -66,7 +66,7 @@ class Usage(Cli):
             self.assertRegex(out, rf"\n  {code} +\w")
 
     def test_mistakes(self):
-        verbs = "verbs: run, sweep, resume, check, ls, show, compare, list, describe, doctor\nsee: palimpsest --help\n"
+        verbs = "verbs: run, sweep, resume, check, ls, show, compare, list, describe, bench, doctor\nsee: palimpsest --help\n"
         for arguments, message in [
             (["rnu", "x"], "error: unknown verb 'rnu'; did you mean 'run'?\n" + verbs),
             ([], "error: no verb\nsee: palimpsest --help\n"),

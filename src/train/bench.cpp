@@ -1,0 +1,143 @@
+#include "train/bench.h"
+
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "core/error.h"
+#include "train/trainer_impl.h"
+
+// LibTorch tells what a GPU's allocator holds without CUDA's own headers since 2.10.
+#include <torch/version.h>
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 10
+#include <c10/core/CachingDeviceAllocator.h>
+#define PALIMPSEST_KNOWS_GPU_MEMORY
+#endif
+
+namespace palimpsest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point then) { return std::chrono::duration<double, std::milli>(Clock::now() - then).count(); }
+
+// The most memory since reset_peak(): resident of this process (Linux), or in use by tensors on the GPU; -1 where nobody tells.
+void reset_peak(at::Device device) {
+    if (device.is_cpu()) {
+        ::malloc_trim(0);
+        std::ofstream("/proc/self/clear_refs") << "5";
+    }
+#ifdef PALIMPSEST_KNOWS_GPU_MEMORY
+    if (device.is_cuda()) c10::getDeviceAllocator(device.type())->resetPeakStats(device.index());
+#endif
+}
+
+std::int64_t peak(at::Device device) {
+#ifdef PALIMPSEST_KNOWS_GPU_MEMORY
+    if (device.is_cuda()) return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).allocated_bytes[0].peak;
+#endif
+    if (!device.is_cpu()) return -1;
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+    return -1;
+}
+
+}  // namespace
+
+StepTimes Trainer::Impl::time_steps(std::int64_t warmup, std::int64_t repeats) {
+    const auto wait = [this] { train::synchronize(runtime.device); };
+    const auto one_step = [this] { train_step(step++); };
+    StepTimes times;
+    Clock::time_point then;
+    const auto split = [&](StepPart part) {
+        wait();
+        times.parts[static_cast<std::size_t>(part)].push_back(milliseconds_since(then));
+        then = Clock::now();
+    };
+    const auto split_step = [&] {
+        then = Clock::now();
+        one_step();
+    };
+    static_cast<void>(train::time_calls(one_step, wait, warmup, 0));
+    if (runtime.device.is_cuda()) times.total = train::time_calls(one_step, wait, 0, repeats);
+    part_done = split;
+    const std::vector<double> divided = train::time_calls(split_step, wait, 0, repeats);
+    part_done = nullptr;
+    if (times.total.empty()) times.total = divided;
+    times.loss = ring.select(0, (step - 1) % log_every).select(0, 0).select(0, Column::loss).item<double>();
+    return times;
+}
+
+namespace train {
+
+void synchronize(at::Device device) {
+    if (device.is_cuda()) at::detail::getCUDAHooks().deviceSynchronize(device.index());
+}
+
+Spread spread_of(std::vector<double> samples) {
+    PALIMPSEST_ASSERT(!samples.empty(), "a spread of no samples");
+    std::sort(samples.begin(), samples.end());
+    const auto at = [&](double share) {
+        const double place = share * static_cast<double>(samples.size() - 1), below = std::floor(place);
+        const auto i = static_cast<std::size_t>(below);
+        return samples[i] + (place - below) * (samples[std::min(i + 1, samples.size() - 1)] - samples[i]);
+    };
+    return {at(0.5), at(0.25), at(0.75), samples.front()};
+}
+
+std::vector<double> time_calls(const std::function<void()>& call, const std::function<void()>& wait, std::int64_t warmup,
+                               std::int64_t repeats) {
+    std::vector<double> milliseconds;
+    for (std::int64_t i = 0; i < warmup; ++i) call();
+    for (std::int64_t i = 0; i < repeats; ++i) {
+        if (wait) wait();
+        const Clock::time_point then = Clock::now();
+        call();
+        if (wait) wait();
+        milliseconds.push_back(milliseconds_since(then));
+    }
+    return milliseconds;
+}
+
+StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t warmup, std::int64_t repeats) {
+    PALIMPSEST_ASSERT(segment < spec.task.train.size() && repeats > 0, "segment {}, repeats {}", segment, repeats);
+    RunSpec run = spec;
+    run.train.epochs = 0;
+    run.train.steps = warmup + 2 * repeats;
+    run.data.check_overlap = false;
+    // The other segments stay where they cost nothing: the model is as long as the longest of them.
+    run.task.valid = spec.task.train;
+    for (std::vector<SegmentSpec>* list : {&run.task.valid, &run.task.test})
+        for (SegmentSpec& other : *list) other.examples = 1;
+    run.task.train = {spec.task.train[segment]};
+    run.task.train.front().examples = run.train.steps * run.train.batch;  // fixed data: no smaller batch at the end of an epoch
+
+    const Segments segments = compile_segments(run.task);
+    const Shape& shape = segments.train.front().program->shape();
+    StepBench out;
+    out.length = shape.length;
+    out.vocabulary = segments.vocabulary;
+    out.scored = shape.queries * shape.vocabulary.value_tokens;
+    out.batch = run.train.batch;
+
+    Lane lane;
+    lane.values = lane_values(run);
+    Trainer trainer(run, {lane});
+    out.parameters = trainer.parameter_count();
+    const Runtime runtime = apply_runtime(run.run);
+    out.threads = runtime.threads;
+    reset_peak(runtime.device);
+    out.times = trainer.time_steps(warmup, repeats);
+    out.peak_memory = peak(runtime.device);
+    if (!std::isfinite(out.times.loss))
+        fail(ExitCode::run_failed, "the loss is not finite after {} steps: such a run has no speed", warmup + repeats);
+    return out;
+}
+
+}  // namespace train
+}  // namespace palimpsest
