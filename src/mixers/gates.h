@@ -1,4 +1,5 @@
-// The decay gate of the Mamba family: log decay g = -exp(A_log) softplus(a + dt_bias), in fp32 (Gu and Dao 2023, Mamba, section 3.6).
+// The decay gate of the Mamba family: log decay g = -exp(A_log) softplus(a + dt_bias), in fp32 (Gu and Dao 2023, Mamba, section 3.6); or
+// bounded from below, g = bound sigmoid(exp(A_log) (a + dt_bias)) (the "safe gate" of KDA).
 #pragma once
 
 #include "mixers/mixer.h"
@@ -34,17 +35,25 @@ public:
         a_log_ = scope.declare("a_log", {heads}, log_rate_rule(low, high), nn::Decay::no);
         dt_bias_ = scope.declare("dt_bias", {heads * channels}, time_step_rule(), nn::Decay::no);
     }
+    // Bounded: g in (bound, 0), bound < 0.
+    DecayGate(const nn::Scope& scope, std::int64_t heads, std::int64_t channels, double bound)
+        : heads_(heads), channels_(channels), bound_(bound) {
+        a_log_ = scope.declare("a_log", {heads}, nn::InitRule::constant(0), nn::Decay::no);
+        dt_bias_ = scope.declare("dt_bias", {heads * channels}, time_step_rule(), nn::Decay::no);
+    }
 
     // a [R, B, T, H * channels] -> g [R * B, T, H, channels], or [R * B, T, H] where channels is 1
     at::Tensor operator()(const at::Tensor& a) const {
         const std::int64_t lanes = a.size(0);
-        const at::Tensor g = ops::mamba_log_decay(a.unflatten(-1, {heads_, channels_}), (*a_log_).view({lanes, 1, 1, heads_, 1}),
-                                                  (*dt_bias_).view({lanes, 1, 1, heads_, channels_}));
+        const at::Tensor rates = a.unflatten(-1, {heads_, channels_}), a_log = (*a_log_).view({lanes, 1, 1, heads_, 1});
+        const at::Tensor dt_bias = (*dt_bias_).view({lanes, 1, 1, heads_, channels_});
+        const at::Tensor g = bound_ < 0 ? bound_ * at::sigmoid(a_log.exp() * (rates + dt_bias)) : ops::mamba_log_decay(rates, a_log, dt_bias);
         return channels_ == 1 ? g.flatten(3).flatten(0, 1) : g.flatten(0, 1);
     }
 
 private:
     std::int64_t heads_ = 0, channels_ = 0;
+    double bound_ = 0;  // 0: none
     nn::Parameter a_log_, dt_bias_;
 };
 
