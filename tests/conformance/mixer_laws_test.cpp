@@ -73,7 +73,7 @@ TEST_CASE("lane law: lanes packed are lanes alone") {
     }
 }
 
-TEST_CASE("split law: the whole is a prefix and the rest from the carried state") {
+TEST_CASE("split law (pitfall 19 and 39): the whole is a prefix and the rest from the carried state", "[pitfall]") {
     for (const Variant& variant : variants()) {
         for (const std::int64_t length : {13, 70}) {
             Unit unit(variant, {7, 8}, at::kDouble);
@@ -111,7 +111,7 @@ TEST_CASE("split law: the whole is a prefix and the rest from the carried state"
     }
 }
 
-TEST_CASE("causality: the future changes no earlier output and no earlier gradient, bit for bit") {
+TEST_CASE("causality (pitfall 43): the future changes no earlier output and no earlier gradient, bit for bit", "[pitfall]") {
     for (const Variant& variant : variants()) {
         Unit unit(variant, {7, 8}, at::kFloat);
         for (const std::int64_t length : {20, 100}) {
@@ -137,7 +137,7 @@ TEST_CASE("causality: the future changes no earlier output and no earlier gradie
     }
 }
 
-TEST_CASE("determinism: a repeat is the same bit for bit") {
+TEST_CASE("determinism (pitfall 33): a repeat is the same bit for bit", "[pitfall]") {
     const Threads two(2);
     for (const Variant& variant : variants()) {
         INFO(variant.title());

@@ -96,4 +96,44 @@ Result run_case(const Case& c, ops::Backend backend, at::ScalarType type) {
     return result;
 }
 
+const char* name_of(ops::Backend backend) { return backend == ops::Backend::reference ? "reference" : "chunk"; }
+
+Result plain_loop(const Case& c) {
+    Tensors x;
+    for (const auto& [name, value] : c.inputs) x[name] = leaf(value);
+    const std::int64_t N = x["q"].size(0), T = x["q"].size(1), H = x["q"].size(2), K = x["q"].size(3), V = x["u"].size(3);
+    at::Tensor S = x.count("initial_state") ? x["initial_state"] : at::zeros({N, H, K, V}, at::kDouble);
+    std::vector<at::Tensor> o, residual;
+    for (std::int64_t row = 0; row < T * c.micro_steps; ++row) {
+        if (x.count("log_decay")) {
+            const at::Tensor g = x["log_decay"].select(1, row);
+            S = S * (g.dim() == 3 ? g.unsqueeze(-1) : g.unsqueeze(-1).unsqueeze(-1)).exp();
+        }
+        at::Tensor r = x["u"].select(1, row);
+        if (x.count("e")) r = r - (S * x["e"].select(1, row).unsqueeze(-1)).sum(2);
+        S = S + x["k"].select(1, row).unsqueeze(-1) * r.unsqueeze(2);
+        residual.push_back(r);
+        if (row % c.micro_steps == c.micro_steps - 1) {
+            o.push_back(c.scale * (S * x["q"].select(1, row / c.micro_steps).unsqueeze(-1)).sum(2));
+        }
+    }
+    Result result;
+    result.outputs = {{"o", at::stack(o, 1)}, {"final_state", S}, {"residual", at::stack(residual, 1)}};
+    result.gradients = gradients(x, result.outputs, c.cotangents);
+    return result;
+}
+
+void compare(const Result& found, const Result& expected, const Limit& limit, double factor) {
+    for (const auto& [name, x] : expected.outputs) {
+        INFO(name);
+        CHECK(distance(found.outputs.at(name), x) < factor * limit.outputs);
+    }
+    for (const auto& [name, x] : expected.gradients) {
+        INFO("gradient of " << name);
+        CHECK(distance(found.gradients.at(name), x) < factor * (name == "log_decay" ? limit.decay_gradient : limit.gradients));
+    }
+}
+
+double depth(const at::Tensor& log_decay) { return std::max(1.0, log_decay.abs().max().item<double>() * 64 / 100); }
+
 }  // namespace palimpsest::test

@@ -42,12 +42,14 @@ private:
 
 inline double rms(const at::Tensor& x) { return x.numel() == 0 ? 0 : x.to(at::kDouble).square().mean().sqrt().item<double>(); }
 
-// Distance relative to the reference: RMS over RMS, and the largest error over 20 RMS, which sees a single bad row.
+// Distance relative to the reference: RMS over RMS, and the largest error over 20 RMS, which sees a single bad row. What has faded below
+// 1e-30 is no number of fp32.
 inline double distance(const at::Tensor& x, const at::Tensor& reference) {
     REQUIRE(x.sizes() == reference.sizes());
     if (x.numel() == 0) return 0;
     const at::Tensor difference = x.to(at::kDouble) - reference.to(at::kDouble);
-    const double scale = rms(reference), d = rms(difference), largest = difference.abs().max().item<double>();
+    const double scale = std::max(rms(reference), x.scalar_type() == at::kFloat ? 1e-30 : 0.0);
+    const double d = rms(difference), largest = difference.abs().max().item<double>();
     if (!std::isfinite(d)) return INFINITY;
     return scale == 0 ? d : std::max(d, largest / 20) / scale;
 }
@@ -84,6 +86,9 @@ struct Shape {
     std::int64_t N = 2, T = 1, H = 2, K = 5, V = 3, M = 1;
 };
 enum class Gate { none, scalar, channel };
+const std::vector<Gate> all_gates = {Gate::none, Gate::scalar, Gate::channel};
+const std::vector<ops::Backend> both = {ops::Backend::reference, ops::Backend::chunk};
+const char* name_of(ops::Backend backend);
 struct Case {
     Tensors inputs, cotangents;
     double scale = 1;
@@ -99,5 +104,17 @@ struct Result {
 };
 // Runs a backend's own form on the case in the given precision.
 Result run_case(const Case& c, ops::Backend backend, at::ScalarType type = at::kDouble);
+// The definition, written once more in fp64 and differentiated by autograd: decay, error, write, read.
+Result plain_loop(const Case& c);
+
+// Limits of relative distance (tests/ops: spec of the family).
+struct Limit {
+    double outputs, gradients, decay_gradient;
+};
+constexpr Limit fp64{1e-12, 1e-11, 1e-11}, fp32_reference{1e-5, 2e-5, 2e-5}, fp32_chunk{2e-5, 1e-4, 5e-4};
+// Checks every output and every gradient that `expected` has; NaN is never within a limit. `factor` widens all limits.
+void compare(const Result& found, const Result& expected, const Limit& limit, double factor = 1);
+// A cumulative sum of G has an error of |G| eps, and so have the differences that the chunk form makes of it: the factor for its limits.
+double depth(const at::Tensor& log_decay);
 
 }  // namespace palimpsest::test

@@ -44,7 +44,7 @@ TEST_CASE("norms and their gradients", "[layers]") {
                    });
 }
 
-TEST_CASE("norms keep small and zero vectors finite, and statistics in fp32", "[layers]") {
+TEST_CASE("pitfall 52: norms keep small and zero vectors finite, and statistics in fp32", "[layers][pitfall]") {
     // eps stands inside the root: a vector of length 1e-4 is damped, not blown up to length one.
     const at::Tensor small = at::full({1, 1, 1, 4}, 5e-5, at::kDouble);
     CHECK(ops::l2_norm(small).square().sum().sqrt().item<double>() == Approx(1e-4 / std::sqrt(1e-8 + 1e-6)));
@@ -82,7 +82,7 @@ TEST_CASE("short convolution equals a grouped convolution, lane by lane", "[laye
     }
 }
 
-TEST_CASE("short convolution: pieces equal the whole, however short", "[layers]") {
+TEST_CASE("pitfall 15 and 16: short convolution, pieces equal the whole, however short", "[layers][pitfall]") {
     // Pieces shorter than the kernel pass part of the old state on, and its gradient with it.
     Random random(3);
     const std::int64_t T = 7, d = 5, W = 4;
@@ -120,7 +120,7 @@ TEST_CASE("short convolution: pieces equal the whole, however short", "[layers]"
     CHECK(old.narrow(2, 0, 1).abs().max().item<double>() == 0);
 }
 
-TEST_CASE("short convolution: strided cotangents and absent state", "[layers]") {
+TEST_CASE("pitfall 17: short convolution, strided cotangents and absent state", "[layers][pitfall]") {
     Random random(4);
     const Tensors x = {{"x", leaf(random.normal({2, 3, 6, 5}))}, {"k", leaf(random.normal({2, 5, 4}))}};
     const at::Tensor y = ops::short_conv(x.at("x"), x.at("k"), {}, {}).first;
