@@ -30,7 +30,7 @@ Results go to stdout, everything else to stderr. `palimpsest VERB --help` explai
 
 std::vector<std::string> names_of_verbs(const CLI::App& app) {
     std::vector<std::string> names;
-    for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(verb->get_name());
+    for (const CLI::App* verb : app.get_subcommands([](const CLI::App* any) { return !any->get_group().empty(); })) names.push_back(verb->get_name());
     return names;
 }
 
@@ -101,7 +101,7 @@ ExitCode execute(int argc, char** argv) {
     app.require_subcommand(0, 1);
     bool version = false;
     app.add_flag("--version", version, "version, commit, compiler and libraries");
-    for (const auto add : {add_run, add_sweep, add_resume, add_check, add_ls, add_show, add_compare, add_list, add_describe, add_bench, add_doctor})
+    for (const auto add : {add_run, add_sweep, add_work, add_resume, add_check, add_ls, add_show, add_compare, add_list, add_describe, add_bench, add_doctor})
         add(app, session);
 
     try {

@@ -30,6 +30,7 @@ void wait_without_spinning(const std::vector<std::string>& command);
 // Each declares its verb; called once.
 void add_run(CLI::App& app, Session& session);
 void add_sweep(CLI::App& app, Session& session);
+void add_work(CLI::App& app, Session& session);
 void add_check(CLI::App& app, Session& session);
 void add_resume(CLI::App& app, Session& session);
 void add_list(CLI::App& app, Session& session);

@@ -1,4 +1,4 @@
-// palimpsest sweep CONFIG: all runs of a grid, one after the other. Finished ones are skipped, those that were cut off go on.
+// palimpsest sweep CONFIG: all runs of a grid, in worker processes. Finished ones are skipped, those that were cut off go on.
 #include "cli/config_arguments.h"
 #include "cli/output.h"
 #include "core/log.h"
@@ -14,7 +14,7 @@
 namespace palimpsest::cli {
 namespace {
 
-ExitCode sweep(const ConfigArguments& arguments, bool fail_fast, const Session& session) {
+ExitCode sweep(const ConfigArguments& arguments, bool fail_fast, std::int64_t workers, const Session& session) {
     const Experiment experiment = load_config(arguments.path, arguments.overrides);
     if (only_tells(arguments, experiment)) return ExitCode::ok;
     wait_without_spinning(session.command);
@@ -25,6 +25,7 @@ ExitCode sweep(const ConfigArguments& arguments, bool fail_fast, const Session& 
     options.command = session.command;
     options.progress = progress_mode(arguments.progress);
     options.fail_fast = fail_fast;
+    options.workers = workers;
     const std::vector<RunOutcome> outcomes = execute_sweep(experiment, options, request);
 
     const std::string folder = sweep_folder(options.results, experiment.name);
@@ -50,11 +51,15 @@ ExitCode sweep(const ConfigArguments& arguments, bool fail_fast, const Session& 
 void add_sweep(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<ConfigArguments>();
     auto fail_fast = std::make_shared<bool>(false);
+    auto workers = std::make_shared<std::int64_t>(1);
     CLI::App* verb = app.add_subcommand("sweep", "train all runs of a config's sweep block; run it again to go on where it stopped");
     add_config(*verb, *arguments);
     add_execution(*verb, *arguments);
+    verb->add_option("-j,--jobs", *workers, "runs at one time, each in a process of its own; the cores are divided among them")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
+        ->capture_default_str();
     verb->add_flag("--fail-fast,!--keep-going", *fail_fast, "stop after the first run that fails, or go on with the others (the default)");
-    verb->callback([=, &session] { session.action = [=, &session] { return sweep(*arguments, *fail_fast, session); }; });
+    verb->callback([=, &session] { session.action = [=, &session] { return sweep(*arguments, *fail_fast, *workers, session); }; });
 }
 
 }  // namespace palimpsest::cli

@@ -10,8 +10,8 @@ namespace palimpsest {
 
 using namespace std::chrono_literals;
 
-Attendant::Attendant(RunFolder& folder, const StopRequest& request, std::function<void()> close)
-    : folder_(folder), request_(request), close_(std::move(close)), thread_([this] { work(); }) {}
+Attendant::Attendant(std::vector<RunFolder*> folders, const StopRequest& request, std::function<void()> close)
+    : folders_(std::move(folders)), request_(request), close_(std::move(close)), thread_([this] { work(); }) {}
 
 Attendant::~Attendant() {
     {
@@ -33,16 +33,17 @@ void Attendant::work() {
         lock.unlock();
         if (request_.now.load()) leave();
         std::string problem;
-        try {
-            folder_.heartbeat();
-        } catch (const Error& error) {
-            problem = error.what();
-        }
+        std::erase_if(folders_, [&](RunFolder* folder) {
+            try {
+                folder->heartbeat();
+                return false;
+            } catch (const Error& error) {
+                problem = error.what();
+                return true;
+            }
+        });
         lock.lock();
-        if (!problem.empty()) {
-            problem_ = problem;
-            return;
-        }
+        if (problem_.empty()) problem_ = problem;
     }
 }
 
@@ -50,12 +51,9 @@ void Attendant::leave() {
     erase_live_line();
     try {
         close_();
-        folder_.write_failed({request_.reason(), "stopped at once by a second signal", -1});
-        folder_.unlock();
     } catch (const std::exception& error) {
         log_error("{}", error.what());
     }
-    log_info("stopped at once; what was logged since the last checkpoint will be made again\nresume with: palimpsest resume {}", folder_.path());
     stop_log();
     // Destructors of a thread that is in the middle of a step must not run.
     std::_Exit(static_cast<int>(request_.exit_code()));

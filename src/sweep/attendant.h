@@ -1,5 +1,5 @@
-// A thread beside the training thread: it keeps the lock's heartbeat going, and when a second signal will not wait for the step to
-// end, it closes the run and leaves the process.
+// A thread beside the training thread: it keeps the heartbeats of the locks going, and when a second signal will not wait for the step
+// to end, it closes the runs and leaves the process.
 #pragma once
 
 #include "store/run_folder.h"
@@ -10,25 +10,26 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace palimpsest {
 
 class Attendant {
 public:
-    // `folder` is locked. While the attendant lives nobody else uses it. `close`: called before the process is left.
-    Attendant(RunFolder& folder, const StopRequest& request, std::function<void()> close);
+    // `folders` are locked. While the attendant lives nobody else uses them. `close`: called before the process is left.
+    Attendant(std::vector<RunFolder*> folders, const StopRequest& request, std::function<void()> close);
     ~Attendant();
     Attendant(const Attendant&) = delete;
     Attendant& operator=(const Attendant&) = delete;
 
-    // Why the run must not go on ("the lock was taken over by …"); "" while all is well.
+    // Why the runs must not go on ("the lock was taken over by …"); "" while all is well.
     std::string problem() const;
 
 private:
     void work();
     [[noreturn]] void leave();
 
-    RunFolder& folder_;
+    std::vector<RunFolder*> folders_;
     const StopRequest& request_;
     std::function<void()> close_;
     mutable std::mutex mutex_;

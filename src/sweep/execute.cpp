@@ -1,26 +1,249 @@
 #include "sweep/execute.h"
 
+#include "core/error.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/thread.h"
 #include "store/sweep_file.h"
 #include "sweep/inspect.h"
+#include "sweep/pack.h"
 #include "sweep/plan.h"
+#include "sweep/worker.h"
+#include "train/checkpoint.h"
 
+#include <algorithm>
 #include <cmath>
+#include <csignal>
+#include <list>
+#include <poll.h>
 
 namespace palimpsest {
 namespace {
 
-std::string line_of(const RunOutcome& outcome) {
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+// Between a second signal and the end of every worker: they close their files meanwhile.
+constexpr auto patience = 8s;
+constexpr auto line_interval = 5s;
+
+// `told`: its worker has said why it failed.
+std::string line_of(const RunOutcome& outcome, bool told) {
     switch (outcome.state) {
         case RunState::finished: {
             const std::string policy = std::isfinite(outcome.best_policy) ? fmt::format(", best policy {:.3f}", outcome.best_policy) : "";
             return fmt::format("finished in {}: test accuracy {:.3f}{}", format_duration(outcome.seconds), outcome.test_accuracy, policy);
         }
         case RunState::interrupted: return outcome.message;
+        case RunState::failed: {
+            const std::string log = outcome.folder + "/run.log";
+            return fmt::format("failed{}{}", told ? "" : ": " + outcome.message, file_exists(log) ? "; log: " + log : "");
+        }
         default: return fmt::format("{}: {}", to_string(outcome.state), outcome.message);
     }
 }
+
+class SweepExecution {
+public:
+    SweepExecution(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request)
+        : experiment_(experiment), options_(options), request_(request) {
+        for (const PlannedRun& run : experiment.runs) {
+            RunOutcome outcome;
+            outcome.folder = run_folder(options.results, experiment.name, run);
+            outcome.run_id = run.spec.id;
+            outcome.human = human_name(run);
+            outcomes_.push_back(std::move(outcome));
+        }
+    }
+
+    std::vector<RunOutcome> perform() {
+        const std::vector<std::vector<std::size_t>> packs = plan_packs(experiment_.runs, steps(), experiment_.lanes);
+        std::size_t next = 0;
+        while (true) {
+            while (may_start() && next < packs.size()) start(packs[next++]);
+            if (workers_.empty()) break;
+            wait();
+            hear();
+            pass_on_signals();
+        }
+        erase_live_line();
+        // What was left to others may be done by now.
+        for (RunOutcome& outcome : outcomes_)
+            if (outcome.state == RunState::running && RunFolder(outcome.folder).state() == RunState::finished) read_finished(outcome);
+        return std::move(outcomes_);
+    }
+
+private:
+    struct AtWork {
+        AtWork(std::vector<std::size_t> pack, const WorkOrder& order) : runs(std::move(pack)), worker(order) {}
+        std::vector<std::size_t> runs;
+        Worker worker;
+        Clock::time_point last_line = Clock::now();
+        std::int64_t last_step = 0;
+    };
+
+    // The step that each run would go on from; negative where there is nothing to do.
+    std::vector<std::int64_t> steps() const {
+        std::vector<std::int64_t> steps;
+        for (const RunOutcome& outcome : outcomes_) {
+            const RunFolder folder(outcome.folder);
+            const Action action = decide(folder).action;
+            const std::string checkpoints = folder.file("checkpoints");
+            std::int64_t step = action == Action::start || action == Action::resume ? 0 : -1;
+            if (step == 0 && folder_exists(checkpoints)) {
+                const std::vector<std::int64_t> found = train::checkpoint_steps(checkpoints);
+                if (!found.empty()) step = found.back();
+            }
+            steps.push_back(step);
+        }
+        return steps;
+    }
+
+    bool may_start() const { return go_on_ && !request_.stop.load() && workers_.size() < static_cast<std::size_t>(options_.workers); }
+
+    // The same however many runs are left, so that a resumed run computes with as many threads as before: then it goes on bit for bit.
+    std::int64_t workers_at_most() const { return std::min(options_.workers, static_cast<std::int64_t>(experiment_.runs.size())); }
+    std::int64_t threads() const { return std::max<std::int64_t>(1, usable_threads() / workers_at_most()); }
+
+    std::string place(std::size_t run) const { return fmt::format("[{}/{}]", run + 1, outcomes_.size()); }
+    std::string place(const std::vector<std::size_t>& runs) const {
+        if (runs.size() == 1) return place(runs.front());
+        const bool beside = runs.back() - runs.front() + 1 == runs.size();
+        return fmt::format("[{}{}{}/{}]", runs.front() + 1, beside ? "-" : "…", runs.back() + 1, outcomes_.size());
+    }
+
+    void start(const std::vector<std::size_t>& pack) {
+        std::vector<std::size_t> runs;
+        for (const std::size_t i : pack) {
+            const PlannedRun& run = experiment_.runs[i];
+            const Decision decision = decide(RunFolder(outcomes_[i].folder));
+            log_info("{} {} {}{}  {}", place(i), to_string(decision.action), short_id(run.spec.id),
+                     decision.reason.empty() ? "" : " (" + decision.reason + ")", varied_text(run.varied));
+            if (decision.action == Action::start || decision.action == Action::resume) runs.push_back(i);
+            else leave(outcomes_[i], decision);
+        }
+        if (runs.empty()) return;
+        if (runs.size() > 1) log_info("{} {} train as lanes of one model", place(runs), plural(static_cast<std::int64_t>(runs.size()), "run"));
+        WorkOrder order;
+        order.manifest = manifest_yaml(experiment_, options_.results, options_.command, runs);
+        order.folder = sweep_folder(options_.results, experiment_.name);
+        order.workers = workers_at_most();
+        if (experiment_.runs[runs.front()].spec.run.threads == 0) order.threads = threads();
+        for (const std::size_t i : runs) order.run_ids.push_back(experiment_.runs[i].spec.id);
+        try {
+            workers_.emplace_back(runs, order);
+        } catch (const Error& error) {
+            for (const std::size_t i : runs) settle(i, RunState::failed, error.what());
+        }
+    }
+
+    static void leave(RunOutcome& outcome, const Decision& decision) {
+        outcome.skipped = true;
+        outcome.state = RunState::running;
+        outcome.message = decision.reason;
+        if (decision.action == Action::skip) read_finished(outcome);
+    }
+
+    // Until a worker says something, or for a moment: signals come in between.
+    void wait() const {
+        std::vector<pollfd> wanted;
+        for (const AtWork& at : workers_) at.worker.add_to(wanted);
+        ::poll(wanted.data(), wanted.size(), wanted.empty() ? 5 : 50);
+    }
+
+    void hear() {
+        for (auto at = workers_.begin(); at != workers_.end();) {
+            const std::string prefix = place(at->runs);
+            const bool ended = at->worker.receive([&](const std::string& line) { log_info("{} {}", prefix, line); });
+            show_progress(*at);
+            if (ended) {
+                for (const std::size_t i : at->runs) settle(i, at->worker);
+                at = workers_.erase(at);
+                show_board();
+            } else {
+                ++at;
+            }
+        }
+    }
+
+    void show_progress(AtWork& at) {
+        if (options_.progress == ProgressMode::never || !at.worker.progress || at.worker.progress->step == at.last_step) return;
+        const Progress& progress = *at.worker.progress;
+        at.last_step = progress.step;
+        if (show_board()) return;
+        if (progress.step < progress.steps && Clock::now() - at.last_line < line_interval) return;
+        at.last_line = Clock::now();
+        log_info("{} {}", place(at.runs), progress_line(progress));
+    }
+
+    // The line at the bottom of a terminal: one worker in full, several in short.
+    bool show_board() const {
+        if (options_.progress == ProgressMode::never) return false;
+        if (workers_.size() == 1 && workers_.front().worker.progress) {
+            const AtWork& at = workers_.front();
+            return show_live_line(live_line(fmt::format("{} {}", place(at.runs), outcomes_[at.runs.front()].human), *at.worker.progress));
+        }
+        std::vector<std::string> parts;
+        for (const AtWork& at : workers_)
+            if (at.worker.progress) parts.push_back(short_line(place(at.runs), *at.worker.progress));
+        return show_live_line(join(parts, " | "));
+    }
+
+    // What became of a run whose worker has ended.
+    void settle(std::size_t i, const Worker& worker) {
+        if (const auto told = worker.outcomes.find(outcomes_[i].run_id); told != worker.outcomes.end()) {
+            outcomes_[i] = told->second;
+            if (!outcomes_[i].skipped) report(i, true);
+            else log_info("{} {}", place(i), outcomes_[i].state == RunState::finished ? "finished before" : "left alone: " + outcomes_[i].message);
+            return;
+        }
+        const RunFolder folder(outcomes_[i].folder);
+        const RunState state = folder.state();
+        if (state == RunState::finished) {
+            read_finished(outcomes_[i]);
+            report(i);
+        } else if (state == RunState::running) {
+            leave(outcomes_[i], decide(folder));  // taken over, or never ours
+        } else {
+            // A worker that a signal meets before it can listen has done nothing yet.
+            settle(i, request_.stop.load() ? RunState::interrupted : RunState::failed, worker.last_words());
+        }
+    }
+
+    void settle(std::size_t i, RunState state, const std::string& message) {
+        outcomes_[i].state = state;
+        outcomes_[i].message = message;
+        report(i);
+    }
+
+    void report(std::size_t i, bool told = false) {
+        log_info("{} {}", place(i), line_of(outcomes_[i], told));
+        if (outcomes_[i].state == RunState::failed && options_.fail_fast) go_on_ = false;
+    }
+
+    // The first signal once; a second one as "leave at once", which they take as such from nobody else. Who does not leave is killed.
+    void pass_on_signals() {
+        if (request_.stop.load() && !std::exchange(told_to_stop_, true)) {
+            if (!workers_.empty()) log_info("stopping; each run finishes its step and writes a checkpoint");
+            for (const AtWork& at : workers_) at.worker.signal(request_.signal.load());
+        }
+        if (request_.now.load() && !told_to_leave_) {
+            told_to_leave_ = Clock::now();
+            for (const AtWork& at : workers_) at.worker.signal(leave_at_once);
+        }
+        if (told_to_leave_ && Clock::now() - *told_to_leave_ > patience)
+            for (const AtWork& at : workers_) at.worker.signal(SIGKILL);
+    }
+
+    const Experiment& experiment_;
+    const ExecuteOptions& options_;
+    const StopRequest& request_;
+    std::vector<RunOutcome> outcomes_;
+    std::list<AtWork> workers_;
+    bool go_on_ = true, told_to_stop_ = false;
+    std::optional<Clock::time_point> told_to_leave_;
+};
 
 }  // namespace
 
@@ -28,39 +251,11 @@ std::vector<RunOutcome> execute_sweep(const Experiment& experiment, const Execut
     // A point of the grid that cannot work is told now, not in the middle of the night.
     static_cast<void>(inspect_runs(experiment.runs));
 
-    const std::string folder = sweep_folder(options.results, experiment.name), sweep = sweep_id(experiment);
-    const std::string yaml = manifest_yaml(experiment, options.results, options.command);
-    for (const std::string& note : freeze_manifest(folder, yaml)) log_info("{}", note);
-
-    std::vector<RunOutcome> outcomes;
-    bool go_on = true;
-    for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
-        const PlannedRun& run = experiment.runs[i];
-        RunOutcome outcome;
-        outcome.folder = run_folder(options.results, experiment.name, run);
-        outcome.run_id = run.spec.id;
-        outcome.human = human_name(run);
-        if (!go_on || request.stop.load()) {
-            outcomes.push_back(std::move(outcome));
-            continue;
-        }
-        const std::string place = fmt::format("[{}/{}]", i + 1, experiment.runs.size());
-        const Decision decision = decide(RunFolder(outcome.folder));
-        log_info("{} {} {}{}  {}", place, to_string(decision.action), short_id(run.spec.id),
-                 decision.reason.empty() ? "" : " (" + decision.reason + ")", varied_text(run.varied));
-        try {
-            outcome = execute_run(run, experiment, outcome.folder, sweep, fmt::format("{} {}", place, outcome.human), options, request);
-        } catch (const Error& error) {
-            outcome.skipped = decide(RunFolder(outcome.folder)).action == Action::leave;  // another process was faster
-            outcome.state = outcome.skipped ? RunState::running : RunState::failed;
-            outcome.message = error.what();
-        }
-        if (!outcome.skipped) log_info("{} {}", place, line_of(outcome));
-        if (outcome.state == RunState::failed && options.fail_fast) go_on = false;
-        outcomes.push_back(std::move(outcome));
-    }
+    const std::string folder = sweep_folder(options.results, experiment.name);
+    for (const std::string& note : freeze_manifest(folder, manifest_yaml(experiment, options.results, options.command))) log_info("{}", note);
+    std::vector<RunOutcome> outcomes = SweepExecution(experiment, options, request).perform();
     const Manifest manifest = read_manifest(folder);
-    write_sweep_file(folder, sweep, manifest.yaml, collect(manifest.runs));
+    write_sweep_file(folder, manifest.sweep_id, manifest.yaml, collect(manifest.runs));
     return outcomes;
 }
 

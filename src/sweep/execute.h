@@ -6,6 +6,7 @@
 #include "sweep/progress.h"
 #include "sweep/stop.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct ExecuteOptions {
     std::vector<std::string> command;      // argv, for the provenance
     ProgressMode progress = ProgressMode::automatic;
     bool fail_fast = false;
+    std::int64_t workers = 1;              // processes that train at one time, for the records and for a sweep
+    std::function<void(const Progress&)> on_progress;  // told at every log point of every lane; may be empty
 };
 
 // A catalog over the task and mixer registries.
@@ -28,14 +31,23 @@ struct RunOutcome {
     std::string message;                   // why it did not finish; may have several lines
     double valid_accuracy = 0, test_accuracy = 0, best_policy = 0, seconds = 0;  // of a finished run
 };
+void read_finished(RunOutcome& outcome);   // the numbers that stand in a finished run's folder
 
-// One run in `folder` (resumed when it was cut off there). A run that fails is an outcome; Error(usage) is thrown where task, model and
-// options do not fit together, before anything is created.
+// Trains runs of one shape as lanes of one model, each in its folder (resumed where it was cut off there). Those that are finished or
+// at which another process is drop out. A run that fails is an outcome; Error(usage) is thrown where task, model and options do not fit
+// together, before anything is created.
+struct PackedRun {
+    const PlannedRun* run;
+    std::string folder;
+};
+std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::vector<PackedRun>& runs, const std::string& sweep,
+                                     const std::string& label, const ExecuteOptions& options, const StopRequest& request);
 RunOutcome execute_run(const PlannedRun& run, const Experiment& experiment, const std::string& folder, const std::string& sweep,
-                       const std::string& label, const ExecuteOptions& options, const StopRequest& request);
+                       const std::string& label, const ExecuteOptions& options, const StopRequest& request);  // a pack of one
 
-// All runs one after the other; writes manifest.yaml first and sweep.h5 at the end, also after an interruption. Runs that were not
-// reached stay RunState::fresh.
+// All packs of the plan in worker processes (`palimpsest work`), options.workers at a time; writes manifest.yaml first and sweep.h5 at
+// the end, also after an interruption. Whatever becomes of a worker costs its own pack alone. Runs that were not reached stay
+// RunState::fresh.
 std::vector<RunOutcome> execute_sweep(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request);
 
 }  // namespace palimpsest

@@ -31,18 +31,25 @@ struct Decision {
 Decision decide(const RunFolder& folder);
 const char* to_string(Action action);  // "start", "resume", "skip", "leave alone"
 
-// The frozen plan of a sweep, manifest.yaml in its folder: made once, before the first run starts.
-std::string manifest_yaml(const Experiment& experiment, const std::string& results, const std::vector<std::string>& command);
+// The frozen plan of a sweep, manifest.yaml in its folder: made once, before the first run starts, and complete in itself, so that
+// workers read it instead of the config. `only`: the numbers of the runs that stand in it; empty: all.
+std::string manifest_yaml(const Experiment& experiment, const std::string& results, const std::vector<std::string>& command,
+                          const std::vector<std::size_t>& only = {});
 // Writes it. Where one stands that plans other runs, they are named in the returned notes; their folders stay.
 std::vector<std::string> freeze_manifest(const std::string& folder, const std::string& yaml);
 
 struct Manifest {
-    std::string name, sweep_id, yaml;
+    std::string name, sweep_id, command, yaml;
     std::vector<SweepRun> runs;         // folders as paths from here
     std::vector<std::string> varied;    // swept keys, in the order of the grid
 };
 // Error(usage) when `folder` has none, or one that cannot be understood.
 Manifest read_manifest(const std::string& folder);
+Manifest parse_manifest(const std::string& path, const std::string& yaml, const std::string& folder);
 bool has_manifest(const std::string& folder);
+
+// The runs of these ids as the manifest plans them. Error(usage) where one is not planned there, or where its config is no longer the
+// run of its id: somebody edited the manifest, or another version of the program wrote it.
+Experiment planned_experiment(const std::string& path, const std::string& yaml, const std::vector<std::string>& run_ids, const Catalog& catalog);
 
 }  // namespace palimpsest

@@ -19,6 +19,10 @@ std::string remaining_time(const Progress& p) {
     return format_duration(p.seconds_per_step * static_cast<double>(std::max<std::int64_t>(0, p.steps - p.step)));
 }
 
+double share_done(const Progress& p) {
+    return p.steps > 0 ? std::clamp(static_cast<double>(p.step) / static_cast<double>(p.steps), 0.0, 1.0) : 0.0;
+}
+
 std::string rates(const Progress& p) {
     const std::string tokens = p.tokens_per_second > 0 ? format_rate(p.tokens_per_second) : "?";
     return fmt::format("{} | {} tok/s | eta {}", step_time(p.seconds_per_step), tokens, remaining_time(p));
@@ -33,12 +37,16 @@ std::string progress_line(const Progress& p) {
 
 std::string live_line(std::string_view label, const Progress& p) {
     constexpr int width = 20;
-    const double share = p.steps > 0 ? std::clamp(static_cast<double>(p.step) / static_cast<double>(p.steps), 0.0, 1.0) : 0.0;
+    const double share = share_done(p);
     const int done = static_cast<int>(share * width);
     std::string bar(static_cast<std::size_t>(done), '=');
     if (done < width) bar += '>';
     bar.resize(width, ' ');
     return fmt::format("{} [{}] {:3}% | loss {:.4f} | acc {:.3f} | {}", label, bar, static_cast<int>(share * 100), p.loss, p.accuracy, rates(p));
+}
+
+std::string short_line(std::string_view label, const Progress& p) {
+    return fmt::format("{} {}% acc {:.3f} eta {}", label, static_cast<int>(share_done(p) * 100), p.accuracy, remaining_time(p));
 }
 
 ProgressReporter::ProgressReporter(std::string label, ProgressMode mode, RunLog* log, std::chrono::milliseconds interval)
@@ -47,6 +55,7 @@ ProgressReporter::ProgressReporter(std::string label, ProgressMode mode, RunLog*
 ProgressReporter::~ProgressReporter() { erase_live_line(); }
 
 void ProgressReporter::report(const Progress& progress) {
+    if (listener_) listener_(progress);
     const bool live = mode_ != ProgressMode::never && show_live_line(live_line(label_, progress));
     const auto now = std::chrono::steady_clock::now();
     if (progress.step < progress.steps && now - last_line_ < interval_) return;

@@ -6,6 +6,7 @@
 #include "train/trainer.h"
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,8 @@ enum class ProgressMode { automatic, always, never };
 std::string progress_line(const Progress& progress);
 // "label [=======>            ]  38% | 7.6k/20k | …", for the bottom of a terminal.
 std::string live_line(std::string_view label, const Progress& progress);
+// "label 38% acc 0.512 eta 0:36", for several beside each other.
+std::string short_line(std::string_view label, const Progress& progress);
 
 class ProgressReporter {
 public:
@@ -26,12 +29,14 @@ public:
     ~ProgressReporter();   // erases the live line
     ProgressReporter(const ProgressReporter&) = delete;
     ProgressReporter& operator=(const ProgressReporter&) = delete;
+    void also(std::function<void(const Progress&)> listener) { listener_ = std::move(listener); }
     void report(const Progress& progress);
 
 private:
     std::string label_;
     ProgressMode mode_;
     RunLog* log_;
+    std::function<void(const Progress&)> listener_;
     std::chrono::milliseconds interval_;
     std::chrono::steady_clock::time_point last_line_;
 };

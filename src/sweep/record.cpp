@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "core/thread.h"
+#include "sweep/lane.h"
 #include "sweep/machine.h"
 #include "task/task.h"
 
@@ -64,20 +65,21 @@ Attributes flat_config(const Value& resolved) {
     return out;
 }
 
-RunHeader run_header(const PlannedRun& run, const Experiment& experiment, const std::string& sweep, const Trainer& trainer,
-                     const std::vector<std::string>& command) {
+RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer& trainer) {
     const RunSpec& spec = run.spec;
     RunHeader header;
     header.run_id = spec.id;
-    header.sweep_id = sweep;
+    header.sweep_id = pack.sweep;
     header.title = spec.name;
     header.resolved_yaml = emit_yaml(spec.resolved);
-    header.source_yaml = experiment.source_yaml;
-    header.overrides = experiment.overrides;
+    header.source_yaml = pack.experiment.source_yaml;
+    header.overrides = pack.experiment.overrides;
     header.config = flat_config(spec.resolved);
-    header.provenance = process_provenance(command);
+    header.provenance = process_provenance(pack.options.command);
     header.provenance.emplace_back("device", std::string(spec.run.device == Device::cpu ? "cpu" : "cuda"));
     header.provenance.emplace_back("threads", spec.run.threads > 0 ? spec.run.threads : std::int64_t{usable_threads()});
+    header.provenance.emplace_back("workers", pack.options.workers);
+    header.provenance.emplace_back("lanes", static_cast<std::int64_t>(pack.lanes));
     header.provenance.emplace_back("seed", spec.seed);
     header.provenance.emplace_back("data_seed", spec.data.seed);
     header.provenance.emplace_back("deterministic", std::int64_t{spec.run.device == Device::cpu ? 1 : 0});
@@ -127,8 +129,9 @@ std::vector<std::tuple<std::string, double, std::string>> summary_values(const L
             {"tokens_per_second", result.tokens_per_second, "s-1"}};
 }
 
-void RunRecorder::open(RunWriter writer, ProgressReporter& reporter, double final_loss) {
+void RunRecorder::open(RunWriter writer, ProgressReporter& reporter, double final_loss, std::function<std::string()> must_stop) {
     const std::lock_guard lock(mutex_);
+    must_stop_ = std::move(must_stop);
     writer_.emplace(std::move(writer));
     reporter_ = &reporter;
     final_loss_ = final_loss;
@@ -146,7 +149,7 @@ void RunRecorder::train_row(std::int64_t step, std::span<const float> metrics) {
 void RunRecorder::eval(const EvalResult& result) {
     const std::lock_guard lock(mutex_);
     writer_->eval_row(result.step, result.answers, result.loss_sum);
-    log_info("step {}: valid accuracy {:.4f}, test accuracy {:.4f}", result.step, result.valid_accuracy, result.test_accuracy);
+    log_info("{}step {}: valid accuracy {:.4f}, test accuracy {:.4f}", prefix_, result.step, result.valid_accuracy, result.test_accuracy);
 }
 
 void RunRecorder::progress(const Progress& progress) {
@@ -163,9 +166,9 @@ void RunRecorder::checkpoint_begins(std::int64_t) {
     writer_->flush();
 }
 
-void RunRecorder::checkpoint_written(const std::string& path, std::int64_t step) { log_debug("step {}: checkpoint '{}'", step, path); }
+void RunRecorder::checkpoint_written(const std::string& path, std::int64_t step) { log_debug("{}step {}: checkpoint '{}'", prefix_, step, path); }
 
-void RunRecorder::warning(const std::string& message) { log_warning("{}", message); }
+void RunRecorder::warning(const std::string& message) { log_warning("{}{}", prefix_, message); }
 
 void RunRecorder::close_for_good(const std::string& reason) {
     // A writer that hangs on a dead disk must not keep the process: what stands on disk is a whole file anyhow.

@@ -21,8 +21,8 @@ namespace palimpsest {
 // every reader knows).
 Attributes flat_config(const Value& resolved);
 
-RunHeader run_header(const PlannedRun& run, const Experiment& experiment, const std::string& sweep, const Trainer& trainer,
-                     const std::vector<std::string>& command);
+struct PackFacts;  // sweep/lane.h
+RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer& trainer);
 
 // Another process has taken the run over: nothing in its folder is ours any more.
 class LostLock : public Error {
@@ -40,9 +40,10 @@ double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<
 // Listens to the trainer from its construction on; rows have a place to go once the file is open.
 class RunRecorder final : public RunSink {
 public:
+    // `prefix` of its messages: which lane of a pack speaks.
+    explicit RunRecorder(std::string prefix) : prefix_(std::move(prefix)) {}
     // `must_stop`: asked at every log point; a text that is not empty is thrown as LostLock.
-    explicit RunRecorder(std::function<std::string()> must_stop) : must_stop_(std::move(must_stop)) {}
-    void open(RunWriter writer, ProgressReporter& reporter, double final_loss);
+    void open(RunWriter writer, ProgressReporter& reporter, double final_loss, std::function<std::string()> must_stop);
     RunWriter* writer() { return writer_ ? &*writer_ : nullptr; }  // nullptr before open
 
     void train_row(std::int64_t step, std::span<const float> metrics) override;
@@ -52,12 +53,14 @@ public:
     void checkpoint_written(const std::string& path, std::int64_t step) override;
     void warning(const std::string& message) override;
 
+    const std::string& prefix() const { return prefix_; }
     double final_loss() const { return final_loss_; }
 
     // From another thread: closes the file and never lets go of it, so that the training thread writes nothing more.
     void close_for_good(const std::string& reason);
 
 private:
+    std::string prefix_;
     std::function<std::string()> must_stop_;
     std::timed_mutex mutex_;
     std::optional<RunWriter> writer_;

@@ -8,6 +8,7 @@
 #include "temporary_folder.h"
 
 #include <csignal>
+#include <sys/prctl.h>
 
 using namespace palimpsest;
 
@@ -137,38 +138,16 @@ TEST_CASE("what does not fit together is refused before anything is created") {
     CHECK(list_folders(folder.path).empty());
 }
 
-TEST_CASE("a sweep goes on after a failure, and fails fast when asked") {
-    const Experiment plan = experiment("sweep: {grid: {train.init_scale: [1, 1e20], seed: [1, 2]}}\n");
-    REQUIRE(plan.runs.size() == 4);
+TEST_CASE("a sweep that is asked to stop starts nothing more") {
+    const Experiment plan = experiment("sweep: {grid: {seed: [1, 2]}}\n");
     const TemporaryFolder folder;
-    ExecuteOptions options = into(folder);
-    SECTION("keep going") {
-        const std::vector<RunOutcome> outcomes = execute_sweep(plan, options, StopRequest());
-        REQUIRE(outcomes.size() == 4);
-        CHECK(outcomes[1].state == RunState::finished);
-        CHECK(outcomes[2].state == RunState::failed);
-        CHECK(outcomes[3].state == RunState::failed);
-        CHECK(file_exists(folder / "small/sweep.h5"));
-        const std::vector<RunOutcome> again = execute_sweep(plan, options, StopRequest());
-        CHECK(again[0].skipped);
-        CHECK_FALSE(again[3].skipped);
-    }
-    SECTION("fail fast") {
-        options.fail_fast = true;
-        const std::vector<RunOutcome> outcomes = execute_sweep(plan, options, StopRequest());
-        CHECK(outcomes[2].state == RunState::failed);
-        CHECK(outcomes[3].state == RunState::fresh);
-        CHECK_FALSE(folder_exists(outcomes[3].folder));
-        CHECK(file_exists(folder / "small/sweep.h5"));
-    }
-    SECTION("asked to stop: nothing more is started") {
-        StopRequest stop;
-        stop.stop = true;
-        const std::vector<RunOutcome> outcomes = execute_sweep(plan, options, stop);
-        for (const RunOutcome& outcome : outcomes) CHECK(outcome.state == RunState::fresh);
-        CHECK(list_folders(folder / "small").empty());
-        CHECK(file_exists(folder / "small/manifest.yaml"));
-    }
+    StopRequest stop;
+    stop.stop = true;
+    const std::vector<RunOutcome> outcomes = execute_sweep(plan, into(folder), stop);
+    REQUIRE(outcomes.size() == 2);
+    for (const RunOutcome& outcome : outcomes) CHECK(outcome.state == RunState::fresh);
+    CHECK(list_folders(folder / "small").empty());
+    for (const char* file : {"manifest.yaml", "sweep.h5"}) CHECK(file_exists(folder / "small/" + file));
 }
 
 TEST_CASE("the first signal asks to stop, the second to leave at once") {
@@ -182,9 +161,21 @@ TEST_CASE("the first signal asks to stop, the second to leave at once") {
     std::raise(SIGUSR2);
     CHECK(request.now);
     CHECK(request.exit_code() == ExitCode::interrupted);  // the first one counts
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
-    std::signal(SIGUSR2, SIG_DFL);
+
+    StopRequest worker;  // a terminal and the parent may both signal it: only its parent's word makes it leave at once
+    handle_signals_of_worker(worker, 0);
+    std::raise(SIGTERM);
+    std::raise(SIGINT);
+    CHECK(worker.stop);
+    CHECK_FALSE(worker.now);
+    std::raise(leave_at_once);
+    CHECK(worker.now);
+    CHECK(worker.exit_code() == ExitCode::requeue);
+    StopRequest orphan;
+    handle_signals_of_worker(orphan, 1 << 30);
+    CHECK(orphan.stop);
+    for (const int number : {SIGINT, SIGTERM, SIGUSR2, SIGXFSZ, SIGPIPE, leave_at_once}) std::signal(number, SIG_DFL);
+    prctl(PR_SET_PDEATHSIG, 0);
 
     StopRequest pre_empted;
     pre_empted.signal = SIGUSR2;

@@ -1,0 +1,85 @@
+// palimpsest work FOLDER RUN_ID…: trains runs of a sweep's manifest, as lanes of one model. `palimpsest sweep` starts it as its worker
+// and reads its stdout; by hand, or from a scheduler, it does the same without a parent.
+#include "cli/app.h"
+#include "cli/output.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "sweep/execute.h"
+#include "sweep/plan.h"
+#include "sweep/worker.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <memory>
+
+namespace palimpsest::cli {
+namespace {
+
+struct Arguments {
+    std::string folder, plan;
+    std::vector<std::string> run_ids;
+    std::int64_t workers = 1, threads = 0, parent = 0;
+};
+
+// A parent that is gone hears nothing; the worker ends by its death, not by this.
+void tell(const std::string& record) {
+    std::fwrite(record.data(), 1, record.size(), stdout);
+    std::fflush(stdout);
+}
+
+ExitCode work(const Arguments& arguments, const Session& session) {
+    wait_without_spinning(session.command);
+    static StopRequest request;  // signal handlers write it to the very end
+    handle_signals_of_worker(request, static_cast<pid_t>(arguments.parent));
+    if (arguments.parent != 0) std::ofstream("/proc/self/oom_score_adj") << 500;  // rather this run than the sweep
+
+    const std::string path = arguments.plan.empty() ? arguments.folder + "/manifest.yaml" : arguments.plan;
+    const std::string yaml = read_file(path);
+    const Manifest manifest = parse_manifest(path, yaml, arguments.folder);
+    Experiment experiment = planned_experiment(path, yaml, arguments.run_ids, registry_catalog());
+    std::vector<PackedRun> pack;
+    for (PlannedRun& run : experiment.runs) {
+        if (arguments.threads > 0) run.spec.run.threads = arguments.threads;
+        const auto same = [&](const SweepRun& planned) { return planned.run_id == run.spec.id; };
+        pack.push_back({&run, std::find_if(manifest.runs.begin(), manifest.runs.end(), same)->folder});
+    }
+    ExecuteOptions options;
+    options.command = {manifest.command};
+    options.progress = arguments.parent != 0 ? ProgressMode::never : ProgressMode::automatic;
+    options.workers = arguments.workers;
+    auto last = std::chrono::steady_clock::time_point();
+    options.on_progress = [&](const Progress& progress) {
+        const auto now = std::chrono::steady_clock::now();
+        if (progress.step < progress.steps && now - last < std::chrono::milliseconds(100)) return;
+        last = now;
+        tell(progress_record(progress));
+    };
+    const std::vector<RunOutcome> outcomes = execute_pack(experiment, pack, manifest.sweep_id, manifest.name, options, request);
+    ExitCode code = ExitCode::ok;
+    for (const RunOutcome& outcome : outcomes) {
+        tell(outcome_record(outcome));
+        if (outcome.state == RunState::interrupted) code = request.exit_code();
+        if (outcome.state == RunState::failed && code == ExitCode::ok) code = ExitCode::run_failed;
+    }
+    return code;
+}
+
+}  // namespace
+
+void add_work(CLI::App& app, Session& session) {
+    auto arguments = std::make_shared<Arguments>();
+    CLI::App* verb = app.add_subcommand("work", "train runs of a sweep's manifest together (what `sweep` starts)");
+    verb->group("");  // not in --help
+    verb->add_option("FOLDER", arguments->folder, "folder of the sweep")->required();
+    verb->add_option("RUN_ID", arguments->run_ids, "runs of one shape")->required();
+    verb->add_option("--plan", arguments->plan, "a manifest instead of the one in FOLDER");
+    verb->add_option("--workers", arguments->workers, "how many train at one time, for the records");
+    verb->add_option("--threads", arguments->threads, "instead of run.threads");
+    verb->add_option("--parent", arguments->parent, "process whose death ends this one");
+    verb->callback([arguments, &session] { session.action = [arguments, &session] { return work(*arguments, session); }; });
+}
+
+}  // namespace palimpsest::cli

@@ -1,0 +1,235 @@
+#include "sweep/worker.h"
+
+#include "core/error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <limits>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace palimpsest {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+double number(const Json& json, const char* key) {
+    const auto found = json.find(key);  // JSON has no NaN: it is written as null
+    return found != json.end() && found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+RunState state_named(const std::string& name) {
+    for (const RunState state : {RunState::running, RunState::finished, RunState::failed, RunState::interrupted, RunState::lost})
+        if (name == to_string(state)) return state;
+    return RunState::fresh;
+}
+
+// Closes on the way out; no child inherits it but where it is handed on.
+struct Descriptor {
+    int value = -1;
+    Descriptor() = default;
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() { close(); }
+    void close() {
+        if (value >= 0) ::close(value);
+        value = -1;
+    }
+    int release() { return std::exchange(value, -1); }
+};
+
+[[noreturn]] void cannot_start(int error) { fail(ExitCode::run_failed, "cannot start a worker: {}", std::strerror(error)); }
+
+// A file in memory that holds `text`.
+void hold(Descriptor& file, const std::string& text) {
+    file.value = ::memfd_create("plan", MFD_CLOEXEC);
+    if (file.value < 0) cannot_start(errno);
+    for (std::size_t done = 0; done < text.size();) {
+        const ssize_t written = ::write(file.value, text.data() + done, text.size() - done);
+        if (written < 0 && errno != EINTR) cannot_start(errno);
+        if (written > 0) done += static_cast<std::size_t>(written);
+    }
+    ::lseek(file.value, 0, SEEK_SET);
+}
+
+void open_pipe(Descriptor& from, Descriptor& to) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) cannot_start(errno);
+    from.value = ends[0];
+    to.value = ends[1];
+    ::fcntl(from.value, F_SETFL, O_NONBLOCK);
+}
+
+}  // namespace
+
+std::string progress_record(const Progress& p) {
+    return line_of({{"step", p.step},
+                    {"steps", p.steps},
+                    {"loss", p.loss},
+                    {"accuracy", p.accuracy},
+                    {"gradient_norm", p.gradient_norm},
+                    {"lr", p.lr},
+                    {"seconds_per_step", p.seconds_per_step},
+                    {"tokens_per_second", p.tokens_per_second}});
+}
+
+std::string outcome_record(const RunOutcome& outcome) {
+    return line_of({{"run", outcome.run_id},
+                    {"folder", outcome.folder},
+                    {"human", outcome.human},
+                    {"state", to_string(outcome.state)},
+                    {"skipped", outcome.skipped},
+                    {"message", outcome.message},
+                    {"valid_accuracy", outcome.valid_accuracy},
+                    {"test_accuracy", outcome.test_accuracy},
+                    {"best_policy", outcome.best_policy},
+                    {"seconds", outcome.seconds}});
+}
+
+bool read_record(const std::string& line, std::optional<Progress>& progress, std::optional<RunOutcome>& outcome) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object()) return false;
+    try {
+        if (json.contains("run")) {
+            outcome.emplace();
+            outcome->run_id = json.at("run");
+            outcome->folder = json.at("folder");
+            outcome->human = json.at("human");
+            outcome->state = state_named(json.at("state"));
+            outcome->skipped = json.at("skipped");
+            outcome->message = json.at("message");
+            outcome->valid_accuracy = number(json, "valid_accuracy");
+            outcome->test_accuracy = number(json, "test_accuracy");
+            outcome->best_policy = number(json, "best_policy");
+            outcome->seconds = number(json, "seconds");
+            return true;
+        }
+        Progress p;
+        p.step = json.at("step");
+        p.steps = json.at("steps");
+        p.loss = number(json, "loss");
+        p.accuracy = number(json, "accuracy");
+        p.gradient_norm = number(json, "gradient_norm");
+        p.lr = number(json, "lr");
+        p.seconds_per_step = number(json, "seconds_per_step");
+        p.tokens_per_second = number(json, "tokens_per_second");
+        progress = p;
+        return true;
+    } catch (const Json::exception&) {
+        outcome.reset();
+        return false;
+    }
+}
+
+Worker::Worker(const WorkOrder& order) {
+    Descriptor plan, out, out_end, err, err_end;
+    hold(plan, order.manifest);
+    open_pipe(out, out_end);
+    open_pipe(err, err_end);
+
+    std::vector<std::string> words = {"palimpsest", "work", order.folder};
+    words.insert(words.end(), order.run_ids.begin(), order.run_ids.end());
+    for (const std::string& word : {std::string("--plan"), std::string("/dev/stdin"), fmt::format("--workers={}", order.workers),
+                                    fmt::format("--threads={}", order.threads), fmt::format("--parent={}", ::getpid())})
+        words.push_back(word);
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, plan.value, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out_end.value, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, err_end.value, STDERR_FILENO);
+    const int error = ::posix_spawn(&pid_, order.program.c_str(), &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) cannot_start(error);
+    out_.descriptor = out.release();
+    err_.descriptor = err.release();
+}
+
+Worker::~Worker() {
+    if (!ended_) {
+        ::kill(pid_, SIGKILL);
+        while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {}
+    }
+    for (const Pipe* pipe : {&out_, &err_})
+        if (pipe->descriptor >= 0) ::close(pipe->descriptor);
+}
+
+void Worker::signal(int number) const {
+    if (!ended_) ::kill(pid_, number);
+}
+
+void Worker::add_to(std::vector<pollfd>& wanted) const {
+    for (const Pipe* pipe : {&out_, &err_})
+        if (pipe->descriptor >= 0) wanted.push_back({pipe->descriptor, POLLIN, 0});
+}
+
+void Worker::Pipe::drain(const std::function<void(const std::string&)>& on_line, bool to_the_end) {
+    std::array<char, 1 << 14> buffer;
+    while (descriptor >= 0) {
+        const ssize_t size = ::read(descriptor, buffer.data(), buffer.size());
+        if (size < 0 && errno == EINTR) continue;
+        if (size < 0 && errno == EAGAIN) break;
+        if (size <= 0) {
+            ::close(descriptor);
+            descriptor = -1;
+            break;
+        }
+        rest.append(buffer.data(), static_cast<std::size_t>(size));
+    }
+    std::size_t begin = 0;
+    for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
+        on_line(rest.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    rest.erase(0, begin);
+    if (to_the_end && !rest.empty()) on_line(std::exchange(rest, ""));
+}
+
+bool Worker::receive(const std::function<void(const std::string&)>& on_message) {
+    // First whether it has ended, then what it has said: so nothing that came before its end is missed.
+    if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    err_.drain(
+        [&](const std::string& line) {
+            last_message_ = line;
+            on_message(line);
+        },
+        ended_);
+    out_.drain(
+        [&](const std::string& line) {
+            std::optional<RunOutcome> outcome;
+            if (!read_record(line, progress, outcome)) on_message(line);
+            else if (outcome) outcomes[outcome->run_id] = *outcome;
+        },
+        ended_);
+    return ended_;
+}
+
+std::string Worker::last_words() const {
+    const std::string said = last_message_.starts_with("error: ") ? last_message_.substr(7) : last_message_;
+    if (WIFSIGNALED(status_)) {
+        const int number = WTERMSIG(status_);
+        const char* name = ::sigabbrev_np(number);
+        std::string text = fmt::format("killed by signal {} (SIG{})", number, name ? name : "?");
+        if (number == SIGKILL) text += ", as is done when memory runs out";
+        else if (!said.empty()) text += "; its last words: " + said;
+        return text;
+    }
+    return said.empty() ? fmt::format("its worker left with code {}", WEXITSTATUS(status_)) : said;
+}
+
+}  // namespace palimpsest
