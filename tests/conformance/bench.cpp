@@ -39,6 +39,7 @@ const std::vector<Variant>& combinations() {
         {"delta", {{"beta", "false"}, {"heads", "1"}, {"short_conv", "1"}}, false},
         {"gated_delta", {{"heads", "1"}, {"value_heads", "4"}, {"expand_k", "0.5"}, {"expand_v", "2"}}, false},
         {"gated_delta", {{"short_conv", "0"}, {"negative_eigenvalues", "true"}}, false},
+        {"retnet", {{"heads", "4"}, {"expand_v", "1"}, {"short_conv", "4"}, {"decay_exponent", "1"}}, false},
     };
     return table;
 }
