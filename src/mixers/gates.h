@@ -51,6 +51,11 @@ public:
         return channels_ == 1 ? g.flatten(3).flatten(0, 1) : g.flatten(0, 1);
     }
 
+    // The step alone, for mixers that write in proportion to it: softplus(a + dt_bias), positive, [R * B, T, H, channels].
+    at::Tensor time_step(const at::Tensor& a) const {
+        return at::softplus((a + (*dt_bias_).view({a.size(0), 1, 1, -1})).unflatten(-1, {heads_, channels_})).flatten(0, 1);
+    }
+
 private:
     std::int64_t heads_ = 0, channels_ = 0;
     double bound_ = 0;  // 0: none

@@ -40,6 +40,8 @@ const std::vector<Variant>& combinations() {
         {"gated_delta", {{"heads", "1"}, {"value_heads", "4"}, {"expand_k", "0.5"}, {"expand_v", "2"}}, false},
         {"gated_delta", {{"short_conv", "0"}, {"negative_eigenvalues", "true"}}, false},
         {"retnet", {{"heads", "4"}, {"expand_v", "1"}, {"short_conv", "4"}, {"decay_exponent", "1"}}, false},
+        {"mamba2", {{"heads", "4"}, {"groups", "2"}, {"state", "8"}, {"short_conv", "0"}}, false},
+        {"mamba2", {{"heads", "2"}, {"groups", "2"}, {"state", "5"}, {"expand", "1"}, {"short_conv", "2"}}, false},
     };
     return table;
 }
