@@ -1,48 +1,19 @@
 #include "nn/parameters.h"
 
 #include "core/error.h"
-#include "core/hash.h"
-#include "core/philox.h"
+#include "nn/draws.h"
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 namespace palimpsest::nn {
 namespace {
 
 constexpr std::int64_t alignment = 64;  // elements: a block starts on a cache line, and on the boundary that vector loads like
 
-// The numbers of one parameter of one lane, in the order of its elements. Two words give 53 bits.
-class Draws {
-public:
-    Draws(std::uint64_t lane_seed, const std::string& name) : rng_(lane_seed, Stream::init, fnv1a(name)) {}
-
-    double uniform() {  // [0, 1)
-        const std::uint64_t high = rng_.next(), low = rng_.next();
-        return static_cast<double>(((high << 32) | low) >> 11) * 0x1p-53;
-    }
-
-    double normal() {  // Box and Muller 1958; both numbers of a pair are used
-        if (has_spare_) {
-            has_spare_ = false;
-            return spare_;
-        }
-        const double radius = std::sqrt(-2 * std::log(1 - uniform())), angle = 2 * std::numbers::pi * uniform();
-        spare_ = radius * std::sin(angle);
-        has_spare_ = true;
-        return radius * std::cos(angle);
-    }
-
-private:
-    Rng rng_;
-    double spare_ = 0;
-    bool has_spare_ = false;
-};
-
 std::vector<double> initial_values(const ParameterInfo& info, std::uint64_t seed, double scale) {
     std::vector<double> values(static_cast<std::size_t>(info.numel));
-    Draws draws(seed, info.name);
+    Draws draws(seed, Stream::init, info.name);
     const InitRule& rule = info.init;
     switch (rule.kind) {
         case InitRule::Kind::constant:
@@ -68,6 +39,9 @@ std::vector<double> initial_values(const ParameterInfo& info, std::uint64_t seed
         }
         case InitRule::Kind::custom:
             for (std::size_t i = 0; i < values.size(); ++i) values[i] = rule.draw(draws.uniform(), static_cast<std::int64_t>(i));
+            break;
+        case InitRule::Kind::filled:
+            rule.fill(seed, values);
             break;
     }
     return values;

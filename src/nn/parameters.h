@@ -16,16 +16,19 @@ namespace palimpsest::nn {
 // How a lane draws its initial values: numbers depend on (lane seed, parameter name, element) alone, so a lane packed with others
 // starts exactly where it starts alone.
 struct InitRule {
-    enum class Kind { constant, normal, uniform, spherical, custom } kind = Kind::constant;
+    enum class Kind { constant, normal, uniform, spherical, custom, filled } kind = Kind::constant;
     double a = 0, b = 0;   // constant: a. normal: N(0, a^2). uniform: [a, b). spherical: rows of norm 1.
     // custom: value from a uniform number in [0, 1) and the element's index (gates: A_log, dt_bias)
     std::function<double(double uniform, std::int64_t index)> draw;
+    // filled: all values of a lane at once, where they depend on each other (orthogonal rows)
+    std::function<void(std::uint64_t lane_seed, std::vector<double>& values)> fill = nullptr;
 
     static InitRule constant(double value) { return {Kind::constant, value, 0, {}}; }
     static InitRule normal(double std) { return {Kind::normal, std, 0, {}}; }
     static InitRule uniform(double low, double high) { return {Kind::uniform, low, high, {}}; }
     static InitRule spherical() { return {Kind::spherical, 0, 0, {}}; }
     static InitRule custom(std::function<double(double, std::int64_t)> f) { return {Kind::custom, 0, 0, std::move(f)}; }
+    static InitRule filled(std::function<void(std::uint64_t, std::vector<double>&)> f) { return {Kind::filled, 0, 0, {}, std::move(f)}; }
 };
 
 enum class Decay { yes, no };         // weight decay under weight_decay_on: matrices (norms, biases, gates: no)
@@ -62,7 +65,7 @@ public:
     Parameters& operator=(const Parameters&) = delete;
 
     Parameter declare(std::string name, std::vector<std::int64_t> shape, InitRule init, Decay decay, bool trained = true);
-    // init_scale [R] multiplies random draws (not constants, not custom) of its lane.
+    // init_scale [R] multiplies random draws (not constants, not custom, not filled) of its lane.
     void allocate(const std::vector<std::uint64_t>& lane_seeds, const std::vector<double>& init_scale, at::Device device,
                   at::ScalarType dtype = at::kFloat);
 

@@ -120,6 +120,10 @@ TEST_CASE("init rules have the distributions they name") {
     parameters.declare("spherical", {1000, 16}, InitRule::spherical(), Decay::yes);
     parameters.declare("custom", {10}, InitRule::custom([](double u, std::int64_t i) { return static_cast<double>(i) + u; }),
                        Decay::no);
+    parameters.declare("filled", {2, 5}, InitRule::filled([](std::uint64_t seed, std::vector<double>& values) {
+                           for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(10 * seed + i);
+                       }),
+                       Decay::no, false);
     parameters.allocate({1, 1}, {1, 3}, cpu, at::kDouble);  // two lanes of one seed, the second scaled by 3
     const std::size_t kinds = parameters.table().size();
     std::map<std::string, at::Tensor> plain, scaled;
@@ -140,9 +144,10 @@ TEST_CASE("init rules have the distributions they name") {
     CHECK(at::allclose(plain["spherical"].square().sum(-1), at::ones({1000}, at::kDouble), 0, 1e-12));
     CHECK(std::abs(average(plain["spherical"])) < 5 * 0.25 / std::sqrt(16000));
     for (int i = 0; i < 10; ++i) CHECK(std::floor(plain["custom"][i].item<double>()) == i);
+    for (int i = 0; i < 10; ++i) CHECK(plain["filled"][i / 5][i % 5].item<double>() == 10 + i);
 
     for (const char* drawn : {"normal", "uniform", "spherical"}) CHECK(at::allclose(scaled[drawn], 3 * plain[drawn], 1e-12, 0));
-    for (const char* fixed : {"constant", "custom"}) CHECK(at::equal(scaled[fixed], plain[fixed]));
+    for (const char* fixed : {"constant", "custom", "filled"}) CHECK(at::equal(scaled[fixed], plain[fixed]));
 }
 
 TEST_CASE("misuse is an internal error with values") {
