@@ -42,6 +42,8 @@ const std::vector<Variant>& combinations() {
         {"retnet", {{"heads", "4"}, {"expand_v", "1"}, {"short_conv", "4"}, {"decay_exponent", "1"}}, false},
         {"mamba2", {{"heads", "4"}, {"groups", "2"}, {"state", "8"}, {"short_conv", "0"}}, false},
         {"mamba2", {{"heads", "2"}, {"groups", "2"}, {"state", "5"}, {"expand", "1"}, {"short_conv", "2"}}, false},
+        {"performer", {{"heads", "4"}, {"features", "7"}, {"short_conv", "0"}, {"out_norm", "false"}}, false},
+        {"performer", {{"kernel", "relu"}, {"qk_norm", "l2"}, {"short_conv", "2"}}, false},
     };
     return table;
 }
