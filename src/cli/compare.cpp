@@ -1,6 +1,7 @@
-// palimpsest compare SWEEP: mean, deviation and count over seeds.
+// palimpsest compare SWEEP…: mean, deviation and count over seeds.
 #include "cli/app.h"
 #include "cli/output.h"
+#include "cli/select.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -8,16 +9,20 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
 namespace palimpsest::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct Arguments {
-    std::string sweep, results = "results";
-    std::vector<std::string> by, metrics;
-    bool json = false;
+    SelectArguments select;
+    std::vector<std::string> by, metrics, over;
+    std::string sort, along;
+    bool segments = false, json = false;
 };
 
 std::string cell(double mean, double deviation, std::size_t count) {
@@ -26,42 +31,89 @@ std::string cell(double mean, double deviation, std::size_t count) {
     return std::abs(mean) < 1000 ? fmt::format("{:.3f} ± {:.3f}", mean, deviation) : fmt::format("{:.0f} ± {:.0f}", mean, deviation);
 }
 
-nlohmann::json rows_json(const CompareTable& table) {
-    nlohmann::json rows = nlohmann::json::array();
-    for (const CompareRow& row : table.rows) {
-        nlohmann::json group = nlohmann::json::object(), values = nlohmann::json::object();
-        for (std::size_t i = 0; i < table.by.size(); ++i) group[table.by[i]] = row.group[i];
-        for (std::size_t i = 0; i < table.metrics.size(); ++i) values[table.metrics[i]] = {{"mean", row.mean[i]}, {"deviation", row.deviation[i]}};
-        rows.push_back({{"group", group}, {"metrics", values}, {"runs", row.count}, {"without_result", row.failed}});
+// Keeps the best runs of each group, and says how they were chosen. The keys chosen over become columns.
+void choose(std::vector<CollectedRun>& runs, std::vector<std::string>& by, const std::vector<std::string>& over) {
+    for (const std::string& key : over) std::erase(by, key);
+    Best best = best_over(runs, by, over);
+    const auto [fewest, most] = std::minmax_element(best.candidates.begin(), best.candidates.end());
+    const auto count = static_cast<std::int64_t>(*most);
+    log_info("{}: chosen by the mean {} (the valid split, never the test questions) of {}", join(over, ", "), selection_metric,
+             *fewest == *most ? plural(count, "candidate") : fmt::format("{} to {}", *fewest, plural(count, "candidate")));
+    for (const std::string& note : best.notes) log_info("note: {}", note);
+    runs = std::move(best.runs);
+    by.insert(by.end(), over.begin(), over.end());
+}
+
+// One table a metric: of the summaries all together, along the questions each by itself.
+struct Part {
+    std::string metric;  // "" for all summaries
+    CompareTable table;
+};
+
+std::vector<Part> compare_parts(const std::vector<CollectedRun>& runs, const Arguments& arguments) {
+    std::vector<Part> parts;
+    if (arguments.along.empty()) {
+        parts.push_back({"", compare(runs, arguments.by, arguments.metrics)});
+    } else {
+        const Along along = arguments.along == "segments" ? Along::segments : arguments.along == "overwrites" ? Along::overwrites : Along::distance;
+        for (const std::string& metric : arguments.metrics) {
+            const Profile counted = profile(runs, along, metric);
+            parts.push_back({metric, compare(counted.runs, arguments.by, counted.columns)});
+        }
+    }
+    for (Part& part : parts)
+        if (!arguments.sort.empty()) sort_rows(part.table, arguments.sort);
+    return parts;
+}
+
+Json parts_json(const std::vector<Part>& parts) {
+    Json rows = Json::array();
+    for (const auto& [metric, table] : parts) {
+        for (const CompareRow& row : table.rows) {
+            Json group = Json::object(), values = Json::object(), out = Json::object();
+            for (std::size_t i = 0; i < table.by.size(); ++i) group[table.by[i]] = row.group[i];
+            for (std::size_t i = 0; i < table.metrics.size(); ++i) values[table.metrics[i]] = {{"mean", row.mean[i]}, {"deviation", row.deviation[i]}};
+            out["group"] = group;
+            if (!metric.empty()) out["metric"] = metric;
+            out[metric.empty() ? "metrics" : "columns"] = values;
+            out["runs"] = row.count;
+            out["without_result"] = row.failed;
+            rows.push_back(std::move(out));
+        }
     }
     return rows;
 }
 
+std::string parts_text(const std::vector<Part>& parts) {
+    std::string text;
+    for (const auto& [metric, table] : parts) {
+        std::vector<std::string> header = table.by;
+        header.insert(header.end(), table.metrics.begin(), table.metrics.end());
+        header.push_back("runs");
+        Table out(header);
+        for (const CompareRow& row : table.rows) {
+            std::vector<std::string> cells = row.group;
+            for (std::size_t i = 0; i < table.metrics.size(); ++i) cells.push_back(cell(row.mean[i], row.deviation[i], row.count));
+            cells.push_back(row.failed > 0 ? fmt::format("{} of {}", row.count, row.count + row.failed) : std::to_string(row.count));
+            out.add(std::move(cells));
+        }
+        text += (text.empty() ? "" : "\n") + (metric.empty() ? "" : metric + "\n") + out.str();
+    }
+    return text;
+}
+
 ExitCode compare_runs(Arguments arguments) {
-    const SweepRuns sweep = find_sweep(arguments.sweep, arguments.results);
-    if (arguments.by.empty()) {
-        arguments.by = sweep.varied;
-        std::erase(arguments.by, "seed");
-    }
-    if (arguments.metrics.empty()) arguments.metrics = {"test_accuracy", "test_stale_rate", "best_policy_accuracy", "parameters", "state_bytes"};
-    const CompareTable table = compare(sweep.runs, arguments.by, arguments.metrics);
-    for (const CollectedRun& run : sweep.runs)
-        if (!run.present && run.state != RunState::fresh) log_warning("{}", run.problem);
-    if (arguments.json) {
-        print_json(rows_json(table));
-        return ExitCode::ok;
-    }
-    std::vector<std::string> header = table.by;
-    header.insert(header.end(), table.metrics.begin(), table.metrics.end());
-    header.push_back("runs");
-    Table out(header);
-    for (const CompareRow& row : table.rows) {
-        std::vector<std::string> cells = row.group;
-        for (std::size_t i = 0; i < table.metrics.size(); ++i) cells.push_back(cell(row.mean[i], row.deviation[i], row.count));
-        cells.push_back(row.failed > 0 ? fmt::format("{} of {}", row.count, row.count + row.failed) : std::to_string(row.count));
-        out.add(std::move(cells));
-    }
-    print(out.str());
+    Selection selection = select_runs(arguments.select);
+    if (arguments.by.empty()) arguments.by = selection.keys;
+    if (arguments.segments) arguments.along = "segments";
+    if (arguments.metrics.empty())
+        arguments.metrics = arguments.along.empty() ? std::vector<std::string>{"test_accuracy", "test_stale_rate", "best_policy_accuracy", "parameters", "state_bytes"}
+                                                    : std::vector<std::string>{"test_accuracy", "test_stale_rate"};
+    count_once(selection, arguments.by);
+    if (!arguments.over.empty()) choose(selection.runs, arguments.by, arguments.over);
+    const std::vector<Part> parts = compare_parts(selection.runs, arguments);
+    if (arguments.json) print(parts_json(parts).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    else print(parts_text(parts));
     return ExitCode::ok;
 }
 
@@ -69,11 +121,18 @@ ExitCode compare_runs(Arguments arguments) {
 
 void add_compare(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<Arguments>();
-    CLI::App* verb = app.add_subcommand("compare", "a sweep's results by config keys: mean ± deviation over the rest (seeds)");
-    verb->add_option("SWEEP", arguments->sweep, "folder of a sweep, or its name below the results")->required();
-    verb->add_option("--by", arguments->by, "config keys, separated by commas; by default those that differ")->delimiter(',');
-    verb->add_option("--metric", arguments->metrics, "summary values, separated by commas, such as test_accuracy,seconds")->delimiter(',');
-    verb->add_option("--results", arguments->results, "where to look for the name")->capture_default_str();
+    CLI::App* verb = app.add_subcommand("compare", "results of sweeps by config keys: mean ± deviation over the rest (seeds)");
+    add_select(*verb, arguments->select);
+    const auto add_list = [&](const char* name, std::vector<std::string>& list, const char* meaning) {
+        verb->add_option(name, list, meaning)->delimiter(',')->allow_extra_args(false);
+    };
+    add_list("--by", arguments->by, "config keys, separated by commas; by default those that differ");
+    add_list("--metric", arguments->metrics, "summary values, separated by commas, such as test_accuracy,seconds");
+    add_list("--best-over", arguments->over, "of each group only the best value of these keys, by the mean valid accuracy");
+    verb->add_option("--sort", arguments->sort, "a column; -column sorts from high to low");
+    CLI::Option* along = verb->add_option("--along", arguments->along, "a column for each kind of question: segments, overwrites or distance");
+    along->check(CLI::IsMember({"segments", "overwrites", "distance"}));
+    verb->add_flag("--segments", arguments->segments, "short for --along segments: accuracy and stale rate by test segment")->excludes(along);
     verb->add_flag("--json", arguments->json, "as JSON");
     verb->callback([arguments, &session] { session.action = [arguments] { return compare_runs(*arguments); }; });
 }

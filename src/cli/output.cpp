@@ -5,7 +5,6 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "sweep/execute.h"
-#include "sweep/plan.h"
 #include "sweep/record.h"
 
 #include <nlohmann/json.hpp>
@@ -16,7 +15,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <set>
 
 namespace palimpsest::cli {
 
@@ -104,56 +102,6 @@ std::string find_run(const std::string& word, const std::string& results) {
     if (found.size() == 1) return found.front();
     if (found.empty()) fail(ExitCode::usage, "no run '{}' in '{}'{}\n`palimpsest ls {}` lists them", word, results, did_you_mean(word, names), results);
     fail(ExitCode::usage, "'{}' may be any of {} runs: {}", word, found.size(), join(found, ", "));
-}
-
-namespace {
-
-// Keys that do not make another run tell nothing about it.
-bool worth_showing(const std::string& key) {
-    static const std::set<std::string> hidden = {"name", "seed", "run.device", "run.threads", "run.log_every", "run.flush_seconds", "run.checkpoint_every"};
-    return hidden.count(key) == 0;
-}
-
-std::vector<std::string> differing_keys(const std::vector<CollectedRun>& runs) {
-    std::vector<std::string> order;
-    std::map<std::string, std::set<Attribute>> values;
-    std::map<std::string, std::size_t> holders;
-    std::size_t present = 0;
-    for (const CollectedRun& run : runs) {
-        present += run.present ? 1 : 0;
-        for (const auto& [key, value] : run.record.config) {
-            if (values[key].empty()) order.push_back(key);
-            values[key].insert(value);
-            ++holders[key];
-        }
-    }
-    std::erase_if(order, [&](const std::string& key) { return !worth_showing(key) || (values[key].size() == 1 && holders[key] == present); });
-    return order;
-}
-
-}  // namespace
-
-SweepRuns find_sweep(const std::string& name, const std::string& results) {
-    SweepRuns sweep;
-    sweep.folder = folder_exists(name) ? name : results + "/" + name;
-    if (!folder_exists(sweep.folder)) {
-        const std::vector<std::string> known = folder_exists(results) ? list_folders(results) : std::vector<std::string>{};
-        fail(ExitCode::usage, "no folder '{}', and no sweep of that name in '{}'{}", name, results, did_you_mean(name, known));
-    }
-    while (sweep.folder.size() > 1 && sweep.folder.back() == '/') sweep.folder.pop_back();
-    if (has_manifest(sweep.folder)) {
-        const Manifest manifest = read_manifest(sweep.folder);
-        sweep.runs = collect(manifest.runs);
-        sweep.varied = manifest.varied;
-        return sweep;
-    }
-    std::vector<SweepRun> runs;
-    for (const std::string& folder : run_folders(sweep.folder)) runs.push_back({"", folder, {}});
-    if (runs.empty()) fail(ExitCode::usage, "no runs in '{}'", sweep.folder);
-    sweep.runs = collect(runs);
-    for (CollectedRun& run : sweep.runs) run.run.run_id = run.record.run_id;
-    sweep.varied = differing_keys(sweep.runs);
-    return sweep;
 }
 
 }  // namespace palimpsest::cli

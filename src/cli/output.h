@@ -29,12 +29,5 @@ Experiment load_config(const std::string& path, const std::vector<std::string>& 
 std::vector<std::string> run_folders(const std::string& root);
 // A run by its folder, or by the beginning of its id or of its folder's name, among those below `results`.
 std::string find_run(const std::string& word, const std::string& results);
-// The runs of a sweep's folder: those of its manifest, or all below it. `name` may be a folder, or a name below `results`.
-struct SweepRuns {
-    std::string folder;
-    std::vector<CollectedRun> runs;
-    std::vector<std::string> varied;               // without a manifest: the config keys that differ
-};
-SweepRuns find_sweep(const std::string& name, const std::string& results);
 
 }  // namespace palimpsest::cli

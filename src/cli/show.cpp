@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "store/compare.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -42,12 +43,6 @@ double share(const std::vector<std::int64_t>& counts, std::size_t answer_class) 
     std::int64_t all = 0;
     for (const std::int64_t count : counts) all += count;
     return all > 0 ? static_cast<double>(counts[answer_class]) / static_cast<double>(all) : 0;
-}
-
-// "test length=64 pairs=4 overwrites=2 distance=5..8" -> "length=64 pairs=4"
-std::string segment_label(const std::string& slice) {
-    const std::size_t begin = slice.find(' ') + 1, end = slice.rfind(" overwrites=");
-    return end == std::string::npos || end < begin ? slice : slice.substr(begin, end - begin);
 }
 
 class Accuracies {
@@ -137,7 +132,7 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
     }
     if (const Accuracies accuracies(record); !accuracies.empty()) {
         print(fmt::format("\ntest questions at step {}\n\n", record.eval_step.back()));
-        print(accuracies.table("segment", [](const Slice& s) { return std::pair(s.segment, segment_label(s.label)); }) + "\n");
+        print(accuracies.table("segment", [](const Slice& s) { return std::pair(s.segment, segment_label(s)); }) + "\n");
         print(accuracies.table("overwrites", [](const Slice& s) { return std::pair(s.overwrites, std::to_string(s.overwrites)); }) + "\n");
         print(accuracies.table("distance", [](const Slice& s) { return std::pair(s.distance_to, fmt::format("{}..{}", s.distance_from, s.distance_to)); }));
     }

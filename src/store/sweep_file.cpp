@@ -2,11 +2,11 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "store/compare.h"
 #include "store/hdf5.h"
 #include "store/layout.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -24,25 +24,6 @@ const Attribute* find(const Attributes& attributes, const std::string& name) {
         if (key == name) return &value;
     }
     return nullptr;
-}
-
-// What a run has under a config key: typed where its record was read, else by the plan's text.
-std::optional<Attribute> config_value(const CollectedRun& run, const std::string& key) {
-    if (const Attribute* value = find(run.record.config, key)) return *value;
-    for (const auto& [name, text] : run.run.varied) {
-        if (name != key) continue;
-        const char* end = text.data() + text.size();
-        std::int64_t integer = 0;
-        if (const auto parsed = std::from_chars(text.data(), end, integer); parsed.ec == std::errc() && parsed.ptr == end) return integer;
-        double number = 0;
-        if (const auto parsed = std::from_chars(text.data(), end, number); parsed.ec == std::errc() && parsed.ptr == end) return number;
-        return text;
-    }
-    return std::nullopt;
-}
-
-std::string in_words(const Attribute& value) {
-    return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
 
 // Swept keys in order of expansion, then whatever else differs between the runs.

@@ -28,18 +28,4 @@ std::vector<CollectedRun> collect(const std::vector<SweepRun>& runs);
 void write_sweep_file(const std::string& folder, const std::string& sweep_id, const std::string& manifest_yaml,
                       const std::vector<CollectedRun>& runs);
 
-// `compare`: rows grouped by the values of `by`, mean, deviation and count over the rest (seeds).
-struct CompareRow {
-    std::vector<std::string> group;          // values of `by`
-    std::vector<double> mean, deviation;     // one per metric; NaN where nothing (for the deviation: only one value) was measured
-    std::size_t count = 0, failed = 0;       // runs with a summary, and without
-};
-struct CompareTable {
-    std::vector<std::string> by, metrics;
-    std::vector<CompareRow> rows;
-};
-// by: config keys ("model.mixer"); metrics: summary names ("test_accuracy"). Rows in order of first appearance. Error(usage) lists what
-// there is where a name is unknown.
-CompareTable compare(const std::vector<CollectedRun>& runs, const std::vector<std::string>& by, const std::vector<std::string>& metrics);
-
 }  // namespace palimpsest

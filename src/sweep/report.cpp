@@ -2,6 +2,7 @@
 
 #include "core/file.h"
 #include "core/text.h"
+#include "store/compare.h"
 #include "sweep/plan.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 #include "store/sweep_file.h"
 
-#include "core/error.h"
 #include "core/file.h"
 #include "sample.h"
 #include "store/hdf5.h"
@@ -48,16 +47,6 @@ struct Sweep {
 const Sweep& one_sweep() {
     static const Sweep sweep;
     return sweep;
-}
-
-std::string error_of(const std::vector<CollectedRun>& runs, const std::string& by, const std::string& metric) {
-    try {
-        compare(runs, {by}, {metric});
-    } catch (const Error& error) {
-        CHECK(error.code() == ExitCode::usage);
-        return error.what();
-    }
-    return "no error";
 }
 
 }  // namespace
@@ -114,36 +103,4 @@ TEST_CASE("a sweep without runs has a file too") {
     write_sweep_file(temporary.path(), "empty", "", {});
     const hdf5::Handle file = hdf5::open_file(sample::bytes_of(temporary.file("sweep.h5")));
     CHECK(hdf5::read_texts(hdf5::open_dataset(file, "/runs/run_id")).empty());
-}
-
-TEST_CASE("comparison groups runs and gives mean, sample deviation and count") {
-    const Sweep& sweep = one_sweep();
-    const CompareTable table = compare(collect(sweep.runs), {"model.mixer"}, {"test_accuracy", "state_bytes"});
-    REQUIRE(table.rows.size() == 3);
-    CHECK(table.rows[0].group == std::vector<std::string>{"softmax"});
-    CHECK(table.rows[0].mean[0] == Approx(0.8));
-    CHECK(table.rows[0].deviation[0] == Approx(std::sqrt(0.02)));
-    CHECK(table.rows[0].mean[1] == 4096);
-    CHECK(table.rows[0].deviation[1] == 0);
-    CHECK(table.rows[0].count == 2);
-    CHECK(table.rows[0].failed == 0);
-    CHECK(table.rows[1].group == std::vector<std::string>{"delta"});
-    CHECK(table.rows[1].mean[0] == Approx(0.5));
-    CHECK(std::isnan(table.rows[1].deviation[0]));
-    CHECK(table.rows[1].count == 1);
-    CHECK(table.rows[1].failed == 1);
-    CHECK(std::isnan(table.rows[2].mean[0]));
-    CHECK(table.rows[2].failed == 1);
-
-    const CompareTable by_lr = compare(collect(sweep.runs), {"seed", "model.mixer"}, {"test_accuracy"});
-    CHECK(by_lr.rows.size() == 5);
-    CHECK(by_lr.rows[1].group == std::vector<std::string>{"2", "softmax"});
-}
-
-TEST_CASE("an unknown name in a comparison is answered with what there is") {
-    const Sweep& sweep = one_sweep();
-    const std::vector<CollectedRun> runs = collect(sweep.runs);
-    CHECK(error_of(runs, "model.mixr", "test_accuracy") ==
-          "no run has the config key 'model.mixr'; did you mean 'model.mixer'? There are: model.mixer, model.width, seed, train.lr");
-    CHECK(error_of(runs, "seed", "speed") == "no run has the summary value 'speed'. There are: best_step, state_bytes, test_accuracy");
 }

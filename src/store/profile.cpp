@@ -1,0 +1,120 @@
+#include "core/error.h"
+#include "core/text.h"
+#include "store/compare.h"
+
+#include <algorithm>
+#include <map>
+
+namespace palimpsest {
+namespace {
+
+// What is counted: an answer class of one split, by the model or by the best of the shallow policies.
+struct Measure {
+    std::int64_t split = 1;
+    std::string answer = "correct";
+    bool policies = false;
+};
+
+Measure parse_measure(const std::string& metric, const std::vector<CollectedRun>& runs) {
+    if (metric == "best_policy_accuracy") return {1, "correct", true};
+    std::vector<std::string> classes, known = {"test_accuracy", "valid_accuracy", "best_policy_accuracy"};
+    for (const CollectedRun& run : runs) {
+        if (!run.record.answer_classes.empty()) classes = run.record.answer_classes;
+    }
+    for (const char* split : {"test", "valid"}) {
+        for (const std::string& answer : classes) known.push_back(fmt::format("{}_{}_rate", split, answer));
+    }
+    if (std::find(known.begin(), known.end(), metric) == known.end()) {
+        const std::optional<std::string> near = closest(metric, known);
+        fail(ExitCode::usage, "'{}' is not counted by question{} There are: {}", metric, near ? fmt::format("; did you mean '{}'?", *near) : ".",
+             join(known, ", "));
+    }
+    const std::size_t line = metric.find('_');
+    const std::string what = metric.substr(line + 1);
+    return {metric.starts_with("test") ? 1 : 0, what == "accuracy" ? "correct" : what.substr(0, what.size() - 5), false};  // less "_rate"
+}
+
+// What to sort a column by, and its name.
+using Column = std::pair<std::int64_t, std::string>;
+
+Column column_of(const Slice& slice, Along along) {
+    switch (along) {
+        case Along::segments: return {slice.segment, segment_label(slice)};
+        case Along::overwrites: return {slice.overwrites, fmt::format("overwrites={}", slice.overwrites)};
+        case Along::distance:
+            return {slice.distance_to, slice.distance_from == slice.distance_to ? fmt::format("distance={}", slice.distance_to)
+                                                                                : fmt::format("distance={}..{}", slice.distance_from, slice.distance_to)};
+    }
+    return {};
+}
+
+struct Share {
+    std::int64_t hits = 0, all = 0;
+    double value() const { return static_cast<double>(hits) / static_cast<double>(all); }
+};
+
+// By column, of one table of counts [S, C].
+std::map<Column, Share> shares(const RunRecord& record, const std::int64_t* counts, const Measure& measure, Along along) {
+    const std::size_t classes = record.answer_classes.size();
+    const auto answer = std::find(record.answer_classes.begin(), record.answer_classes.end(), measure.answer);
+    const auto counted = static_cast<std::size_t>(answer - record.answer_classes.begin());
+    std::map<Column, Share> columns;
+    if (counted == classes) return columns;
+    for (std::size_t s = 0; s < record.slices.size(); ++s) {
+        if (record.slices[s].split != measure.split) continue;
+        Share& share = columns[column_of(record.slices[s], along)];
+        share.hits += counts[s * classes + counted];
+        for (std::size_t c = 0; c < classes; ++c) share.all += counts[s * classes + c];
+    }
+    std::erase_if(columns, [](const auto& column) { return column.second.all == 0; });
+    return columns;
+}
+
+std::map<Column, double> rates(const RunRecord& record, const Measure& measure, Along along) {
+    const std::size_t table = record.slices.size() * record.answer_classes.size();
+    std::map<Column, double> out;
+    const auto take_best = [&](const std::int64_t* counts) {
+        for (const auto& [column, share] : shares(record, counts, measure, along)) {
+            const auto [place, is_new] = out.emplace(column, share.value());
+            if (!is_new) place->second = std::max(place->second, share.value());
+        }
+    };
+    if (measure.policies)
+        for (std::size_t first = 0; table > 0 && first + table <= record.policy_answers.size(); first += table) take_best(&record.policy_answers[first]);
+    else if (table > 0 && !record.eval_step.empty())
+        take_best(&record.answers[(record.eval_step.size() - 1) * table]);
+    return out;
+}
+
+}  // namespace
+
+// "test length=64 pairs=4 overwrites=2 distance=5..8" -> "length=64 pairs=4"
+std::string segment_label(const Slice& slice) {
+    const std::size_t begin = slice.label.find(' ') + 1, end = slice.label.rfind(" overwrites=");
+    return end == std::string::npos || end < begin ? slice.label : slice.label.substr(begin, end - begin);
+}
+
+Profile profile(const std::vector<CollectedRun>& runs, Along along, const std::string& metric) {
+    const Measure measure = parse_measure(metric, runs);
+    Profile out;
+    std::vector<Column> columns;
+    for (const CollectedRun& run : runs) {
+        CollectedRun counted;
+        counted.run = run.run;
+        counted.state = run.state;
+        counted.present = run.present;
+        counted.record.config = run.record.config;
+        if (!run.record.summary.empty())
+            for (const auto& [column, rate] : rates(run.record, measure, along)) {
+                counted.record.summary[column.second] = rate;
+                const auto same = [&, &name = column.second](const Column& c) { return c.second == name; };
+                if (std::none_of(columns.begin(), columns.end(), same)) columns.push_back(column);
+            }
+        out.runs.push_back(std::move(counted));
+    }
+    std::stable_sort(columns.begin(), columns.end(), [](const Column& a, const Column& b) { return a.first < b.first; });
+    for (const Column& column : columns) out.columns.push_back(column.second);
+    return out;
+}
+
+}  // namespace palimpsest
