@@ -101,7 +101,8 @@ ExitCode execute(int argc, char** argv) {
     app.require_subcommand(0, 1);
     bool version = false;
     app.add_flag("--version", version, "version, commit, compiler and libraries");
-    for (const auto add : {add_run, add_sweep, add_work, add_resume, add_check, add_ls, add_show, add_compare, add_list, add_describe, add_bench, add_doctor})
+    for (const auto add : {add_run, add_sweep, add_work, add_resume, add_check, add_ls, add_show, add_compare, add_export, add_list,
+                           add_describe, add_bench, add_doctor})
         add(app, session);
 
     try {

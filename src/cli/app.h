@@ -38,6 +38,7 @@ void add_describe(CLI::App& app, Session& session);
 void add_ls(CLI::App& app, Session& session);
 void add_show(CLI::App& app, Session& session);
 void add_compare(CLI::App& app, Session& session);
+void add_export(CLI::App& app, Session& session);
 void add_doctor(CLI::App& app, Session& session);
 void add_bench(CLI::App& app, Session& session);
 

@@ -1,0 +1,98 @@
+// palimpsest export SWEEP|RUN…: tidy tables for other tools, to stdout or into a file.
+#include "cli/app.h"
+#include "cli/output.h"
+#include "cli/select.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "store/export.h"
+#include "sweep/plan.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+namespace palimpsest::cli {
+namespace {
+
+struct Arguments {
+    SelectArguments select;
+    std::vector<std::string> keys;
+    std::string what = "summary", format, file;
+    bool force = false;
+};
+
+const std::map<std::string, ExportTable> tables = {
+    {"summary", ExportTable::summary}, {"evals", ExportTable::evals}, {"slices", ExportTable::slices}, {"train", ExportTable::train}};
+
+// What identifies a run: its sweep, the keys in which the runs differ, the seed.
+std::vector<std::string> default_keys(const Selection& selection, bool several) {
+    std::vector<std::string> keys = selection.keys;
+    const auto lacks = [&](const char* key) { return std::find(keys.begin(), keys.end(), key) == keys.end(); };
+    if (several && lacks("sweep")) keys.insert(keys.begin(), "sweep");
+    const std::vector<std::string> known = config_keys(selection.runs);
+    if (lacks("seed") && std::find(known.begin(), known.end(), "seed") != known.end()) keys.push_back("seed");
+    return keys;
+}
+
+void check_keys(const std::vector<std::string>& keys, const std::vector<CollectedRun>& runs) {
+    static_cast<void>(compare(runs, keys, {}));  // names the key that no run has
+}
+
+void tell_missing(const std::vector<const CollectedRun*>& missing, std::size_t all, const std::string& what) {
+    if (missing.empty()) return;
+    constexpr std::size_t most = 5;
+    std::vector<std::string> names;
+    for (const CollectedRun* run : missing) {
+        const std::string& id = run->run.run_id;  // unknown where a folder without a manifest holds a file that cannot be read
+        if (names.size() < most) names.push_back(fmt::format("{} ({})", id.empty() ? run->run.folder : short_id(id), to_string(run->state)));
+    }
+    if (missing.size() > most) names.push_back("…");
+    log_info("note: {} of {} have no {} yet: {}", missing.size(), plural(static_cast<std::int64_t>(all), "run"), what, join(names, ", "));
+}
+
+ExitCode export_all(Arguments arguments) {
+    const bool to_file = !arguments.file.empty() && arguments.file != "-";
+    if (to_file && !arguments.force && file_exists(arguments.file)) fail(ExitCode::usage, "'{}' is there already; --force replaces it", arguments.file);
+    if (arguments.format.empty()) arguments.format = arguments.file.ends_with(".json") ? "json" : "csv";
+    const Selection selection = select_runs(arguments.select);
+    if (arguments.keys.empty()) arguments.keys = default_keys(selection, arguments.select.names.size() > 1);
+    check_keys(arguments.keys, selection.runs);
+    const ExportTable table = tables.at(arguments.what);
+    const ExportFormat format = arguments.format == "json" ? ExportFormat::json : ExportFormat::csv;
+    std::vector<const CollectedRun*> missing;
+    if (to_file) {
+        AtomicFile file(arguments.file);
+        missing = export_runs(selection.runs, arguments.keys, table, format, [&](std::string_view text) { file.write(text); });
+        if (arguments.force) file.commit();
+        else if (!file.commit_if_absent()) fail(ExitCode::usage, "'{}' is there already; --force replaces it", arguments.file);
+    } else {
+        missing = export_runs(selection.runs, arguments.keys, table, format, print);
+    }
+    const std::string rows = table == ExportTable::summary ? "summary" : table == ExportTable::train ? "row of the training log" : "evaluation";
+    tell_missing(missing, selection.runs.size(), rows);
+    return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Session& session) {
+    auto arguments = std::make_shared<Arguments>();
+    CLI::App* verb = app.add_subcommand("export", "tables of runs for other tools, as csv or json");
+    add_select(*verb, arguments->select);
+    verb->add_option("--what", arguments->what, "summary: a row a run; evals: a row a run, evaluation and segment; slices: by overwrites and distance too; train: the log")
+        ->check(CLI::IsMember({"summary", "evals", "slices", "train"}))
+        ->capture_default_str();
+    verb->add_option("--format", arguments->format, "csv or json; by default as FILE ends, else csv")->check(CLI::IsMember({"csv", "json"}));
+    verb->add_option("--keys", arguments->keys, "config keys as columns, separated by commas; by default those that differ, and the seed")
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    verb->add_option("-o,--output", arguments->file, "write into this file instead of stdout");
+    verb->add_flag("--force", arguments->force, "replace the file when it is there");
+    verb->callback([arguments, &session] { session.action = [arguments] { return export_all(*arguments); }; });
+}
+
+}  // namespace palimpsest::cli

@@ -1,0 +1,229 @@
+#include "store/export.h"
+
+#include "core/error.h"
+#include "store/compare.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace palimpsest {
+namespace {
+
+struct Cell {
+    enum class Kind { missing, number, infinite, text };
+    Kind kind = Kind::missing;
+    std::string text;
+};
+
+Cell cell(std::int64_t value) { return {Cell::Kind::number, fmt::format("{}", value)}; }
+
+template <class Float>
+Cell cell_of_float(Float value) {
+    if (std::isnan(value)) return {};
+    return {std::isinf(value) ? Cell::Kind::infinite : Cell::Kind::number, fmt::format("{}", value)};
+}
+Cell cell(double value) { return cell_of_float(value); }
+Cell cell(float value) { return cell_of_float(value); }
+Cell cell(const std::string& text) { return {Cell::Kind::text, text}; }
+
+class Writer {
+public:
+    Writer(std::vector<std::string> columns, ExportFormat format, const std::function<void(std::string_view)>& write)
+        : columns_(std::move(columns)), csv_(format == ExportFormat::csv), write_(write) {
+        if (csv_) {
+            for (std::size_t i = 0; i < columns_.size(); ++i) buffer_ += (i ? "," : "") + quoted(columns_[i]);
+            buffer_ += "\n";
+        } else {
+            buffer_ = "[";
+        }
+    }
+
+    void row(const std::vector<Cell>& cells) {
+        PALIMPSEST_ASSERT(cells.size() == columns_.size(), "cells {}, columns {}", cells.size(), columns_.size());
+        if (!csv_) buffer_ += rows_ == 0 ? "\n{" : ",\n{";
+        for (std::size_t i = 0; i < cells.size(); ++i) {
+            if (csv_) buffer_ += (i ? "," : "") + (cells[i].kind == Cell::Kind::text ? quoted(cells[i].text) : cells[i].text);
+            else buffer_ += (i ? ", " : "") + json_text(columns_[i]) + ": " + json(cells[i]);
+        }
+        buffer_ += csv_ ? "\n" : "}";
+        ++rows_;
+        if (buffer_.size() > 1 << 16) flush();
+    }
+
+    void end() {
+        if (!csv_) buffer_ += rows_ == 0 ? "]\n" : "\n]\n";
+        flush();
+    }
+
+private:
+    static std::string quoted(const std::string& text) {
+        if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+        std::string out = "\"";
+        for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+        return out + "\"";
+    }
+
+    static std::string json_text(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
+    static std::string json(const Cell& cell) {
+        if (cell.kind == Cell::Kind::text) return json_text(cell.text);
+        return cell.kind == Cell::Kind::number ? cell.text : "null";
+    }
+
+    void flush() {
+        write_(buffer_);
+        buffer_.clear();
+    }
+
+    std::vector<std::string> columns_;
+    bool csv_;
+    const std::function<void(std::string_view)>& write_;
+    std::string buffer_;
+    std::size_t rows_ = 0;
+};
+
+std::vector<std::string> summary_columns(const std::vector<CollectedRun>& runs) {
+    std::set<std::string> names;
+    for (const CollectedRun& run : runs)
+        for (const auto& [name, value] : run.record.summary) names.insert(name);
+    std::vector<std::string> columns = {"state"};
+    columns.insert(columns.end(), names.begin(), names.end());
+    return columns;
+}
+
+std::vector<std::string> train_columns(const std::vector<CollectedRun>& runs) {
+    std::set<std::string> names;
+    for (const CollectedRun& run : runs)
+        for (const auto& [name, column] : run.record.train) names.insert(name);
+    std::vector<std::string> columns = {"step"};
+    columns.insert(columns.end(), names.begin(), names.end());
+    return columns;
+}
+
+// All runs have the classes of the judge; a file of another version may have others.
+std::vector<std::string> answer_classes(const std::vector<CollectedRun>& runs) {
+    std::vector<std::string> classes;
+    for (const CollectedRun& run : runs)
+        for (const std::string& name : run.record.answer_classes)
+            if (std::find(classes.begin(), classes.end(), name) == classes.end()) classes.push_back(name);
+    return classes;
+}
+
+using Cells = std::vector<Cell>;
+
+bool add_summary(Writer& writer, const CollectedRun& run, Cells row, const std::vector<std::string>& columns) {
+    row.push_back(cell(std::string(to_string(run.state))));
+    for (auto name = columns.begin() + 1; name != columns.end(); ++name) {
+        const auto found = run.record.summary.find(*name);
+        row.push_back(found == run.record.summary.end() ? Cell{} : cell(found->second));
+    }
+    writer.row(row);
+    return !run.record.summary.empty();
+}
+
+bool add_train(Writer& writer, const CollectedRun& run, const Cells& run_cells, const std::vector<std::string>& columns) {
+    for (std::size_t i = 0; i < run.record.step.size(); ++i) {
+        Cells row = run_cells;
+        row.push_back(cell(run.record.step[i]));
+        for (auto name = columns.begin() + 1; name != columns.end(); ++name) {
+            const auto found = run.record.train.find(*name);
+            row.push_back(found == run.record.train.end() ? Cell{} : cell(found->second[i]));
+        }
+        writer.row(row);
+    }
+    return !run.record.step.empty();
+}
+
+// Slices that become one row: those of a segment, or each by itself.
+struct Counts {
+    std::size_t slice;  // the first of them
+    std::vector<std::int64_t> answers;
+    double loss_sum = 0;
+};
+
+bool add_evals(Writer& writer, const CollectedRun& run, const Cells& run_cells, const std::vector<std::string>& classes, bool by_slice) {
+    const RunRecord& record = run.record;
+    const std::size_t slices = record.slices.size(), width = record.answer_classes.size();
+    for (std::size_t e = 0; e < record.eval_step.size(); ++e) {
+        std::map<std::pair<std::int64_t, std::int64_t>, Counts> rows;
+        for (std::size_t s = 0; s < slices; ++s) {
+            const Slice& slice = record.slices[s];
+            const auto key = by_slice ? std::pair<std::int64_t, std::int64_t>(static_cast<std::int64_t>(s), 0) : std::pair(slice.split, slice.segment);
+            Counts& counts = rows.try_emplace(key, Counts{s, std::vector<std::int64_t>(width), 0}).first->second;
+            for (std::size_t c = 0; c < width; ++c) counts.answers[c] += record.answers[(e * slices + s) * width + c];
+            counts.loss_sum += record.loss_sum[e * slices + s];
+        }
+        for (const auto& [key, counts] : rows) {
+            const Slice& slice = record.slices[counts.slice];
+            std::int64_t all = 0;
+            for (const std::int64_t count : counts.answers) all += count;
+            const auto count_of = [&](const std::string& name) -> std::optional<std::int64_t> {
+                const auto found = std::find(record.answer_classes.begin(), record.answer_classes.end(), name);
+                if (found == record.answer_classes.end()) return std::nullopt;
+                return counts.answers[static_cast<std::size_t>(found - record.answer_classes.begin())];
+            };
+            const auto share = [&](double sum) { return all > 0 ? cell(sum / static_cast<double>(all)) : Cell{}; };
+            Cells row = run_cells;
+            row.push_back(cell(record.eval_step[e]));
+            row.push_back(cell(std::string(slice.split == 0 ? "valid" : "test")));
+            row.push_back(cell(slice.segment));
+            row.push_back(cell(segment_label(slice)));
+            if (by_slice)
+                for (const std::int64_t value : {slice.overwrites, slice.distance_from, slice.distance_to}) row.push_back(cell(value));
+            row.push_back(cell(all));
+            row.push_back(share(static_cast<double>(count_of("correct").value_or(0))));
+            row.push_back(share(counts.loss_sum));
+            for (const std::string& name : classes) {
+                const auto count = count_of(name);
+                row.push_back(count ? cell(*count) : Cell{});
+            }
+            writer.row(row);
+        }
+    }
+    return !record.eval_step.empty();
+}
+
+}  // namespace
+
+std::vector<const CollectedRun*> export_runs(const std::vector<CollectedRun>& runs, const std::vector<std::string>& keys, ExportTable table,
+                                             ExportFormat format, const std::function<void(std::string_view)>& write) {
+    std::vector<std::string> own;  // columns of the table itself
+    const std::vector<std::string> classes = answer_classes(runs);
+    const bool by_slice = table == ExportTable::slices;
+    switch (table) {
+        case ExportTable::summary: own = summary_columns(runs); break;
+        case ExportTable::train: own = train_columns(runs); break;
+        case ExportTable::evals:
+        case ExportTable::slices:
+            own = {"step", "split", "segment", "label"};
+            if (by_slice) own.insert(own.end(), {"overwrites", "distance_from", "distance_to"});
+            own.insert(own.end(), {"answers", "accuracy", "loss"});
+            own.insert(own.end(), classes.begin(), classes.end());
+            break;
+    }
+    std::vector<std::string> columns = {"run_id"};
+    columns.insert(columns.end(), keys.begin(), keys.end());
+    columns.insert(columns.end(), own.begin(), own.end());
+
+    Writer writer(columns, format, write);
+    std::vector<const CollectedRun*> missing;
+    for (const CollectedRun& run : runs) {
+        Cells cells = {cell(run.run.run_id)};
+        for (const std::string& key : keys) {
+            const std::optional<Attribute> value = config_value(run, key);
+            cells.push_back(value ? std::visit([](const auto& v) { return cell(v); }, *value) : Cell{});
+        }
+        const bool told = table == ExportTable::summary ? add_summary(writer, run, std::move(cells), own)
+                          : table == ExportTable::train ? add_train(writer, run, cells, own)
+                                                        : add_evals(writer, run, cells, classes, by_slice);
+        if (!told) missing.push_back(&run);
+    }
+    writer.end();
+    return missing;
+}
+
+}  // namespace palimpsest
