@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <memory>
 
 namespace palimpsest::cli {
@@ -107,7 +108,34 @@ void describe_section(const std::string& name, bool json) {
     else print(fmt::format("{}: {}\n\n{}", name, section->meaning, options_table(*section->nested)));
 }
 
+bool has(const std::vector<std::string>& list, const std::string& word) { return std::find(list.begin(), list.end(), word) != list.end(); }
+
+// The command that a person most likely meant by `describe WORD …`, without the program's name; "" where nothing is near.
+std::string meant(const std::string& word) {
+    const std::vector<std::string> mixers = mixer_names(), tasks = task_names();
+    std::vector<std::string> all = kinds;
+    all.insert(all.end(), mixers.begin(), mixers.end());
+    all.insert(all.end(), tasks.begin(), tasks.end());
+    const std::optional<std::string> near = closest(word, all);
+    if (!near) return "";
+    if (has(kinds, *near)) return "describe " + *near + (*near == "mixer" || *near == "task" ? " NAME" : "");
+    return fmt::format("describe {} {}", has(mixers, *near) ? "mixer" : "task", *near);
+}
+
+void check_kind(const std::string& kind, const std::vector<std::string>& words) {
+    if (!has(kinds, kind)) {
+        const std::string command = meant(kind);
+        fail(ExitCode::usage, "'{}' is neither mixer, task nor a section ({}){}", kind, join({kinds.begin() + 2, kinds.end()}, ", "),
+             command.empty() ? "; `palimpsest list` shows mixers and tasks" : "; did you mean `palimpsest " + command + "`?");
+    }
+    // A task asked for as a mixer, or the other way round.
+    const char* other = kind == "mixer" ? "task" : "mixer";
+    const bool misplaced = (kind == "mixer" || kind == "task") && !words.empty() && has(kind == "mixer" ? task_names() : mixer_names(), words.front());
+    if (misplaced) fail(ExitCode::usage, "'{}' is a {}; write `palimpsest describe {} {}`", words.front(), other, other, words.front());
+}
+
 ExitCode describe(const std::string& kind, const std::vector<std::string>& words, bool json) {
+    check_kind(kind, words);
     const bool named = kind == "mixer" || kind == "task";
     if (named && words.empty()) {
         const std::vector<std::string> known = kind == "mixer" ? mixer_names() : task_names();
@@ -127,7 +155,7 @@ void add_describe(CLI::App& app, Session& session) {
     auto words = std::make_shared<std::vector<std::string>>();
     auto json = std::make_shared<bool>(false);
     CLI::App* verb = app.add_subcommand("describe", "a mixer's recurrence and options, a task with a worked example, a section's options");
-    verb->add_option("WHAT", *kind, "mixer, task, or a section: model, train, data, eval, run")->required()->check(CLI::IsMember(kinds));
+    verb->add_option("WHAT", *kind, "mixer, task, or a section: model, train, data, eval, run")->required();
     verb->add_option("NAME", *words, "name of the mixer or task; then options of the task, such as length=32");
     verb->add_flag("--json", *json, "as JSON");
     verb->callback([=, &session] { session.action = [=] { return describe(*kind, *words, *json); }; });

@@ -66,7 +66,7 @@ class Usage(Cli):
             self.assertRegex(out, rf"\n  {code} +\w")
 
     def test_mistakes(self):
-        verbs = "verbs: run, sweep, resume, check, ls, show, compare, list, describe, bench, doctor\nsee: palimpsest --help\n"
+        verbs = "verbs: run, sweep, resume, check, ls, show, compare, export, list, describe, bench, doctor\nsee: palimpsest --help\n"
         for arguments, message in [
             (["rnu", "x"], "error: unknown verb 'rnu'; did you mean 'run'?\n" + verbs),
             ([], "error: no verb\nsee: palimpsest --help\n"),
@@ -75,6 +75,13 @@ class Usage(Cli):
             (["list", "layers"], "error: WHAT: layers not in {mixers,tasks}\nsee: palimpsest list --help\n"),
             (["describe", "mixer", "dleta"], re.compile(r"error: unknown mixer 'dleta'; did you mean 'delta'\?; known mixers: base_conv, delta, .*\n")),
             (["describe", "task"], "error: which task? mqar, needle, overwrite\n"),
+            (["describe", "delta"], "error: 'delta' is neither mixer, task nor a section (model, train, data, eval, run); did you mean `palimpsest describe mixer delta`?\n"),
+            (["describe", "mqra", "length=32"], re.compile(r"error: 'mqra' is neither .*; did you mean `palimpsest describe task mqar`\?\n")),
+            (["describe", "mixers"], re.compile(r"error: 'mixers' is neither .*; did you mean `palimpsest describe mixer NAME`\?\n")),
+            (["describe", "trian"], re.compile(r"error: 'trian' is neither .*; did you mean `palimpsest describe train`\?\n")),
+            (["describe", "xyzzy"], re.compile(r"error: 'xyzzy' is neither .*; `palimpsest list` shows mixers and tasks\n")),
+            (["describe", "mixer", "mqar"], "error: 'mqar' is a task; write `palimpsest describe task mqar`\n"),
+            (["describe", "task", "delta"], "error: 'delta' is a mixer; write `palimpsest describe mixer delta`\n"),
             (["run", "none.yaml"], re.compile(r"error: no config 'none.yaml'; looked for none.yaml, configs/none.yaml.*\n")),
             (["show", "abc"], "error: 'abc' is no folder of a run, and there are no results in 'results'\n"),
             (["ls"], "error: no such folder: 'results'\n"),
