@@ -10,6 +10,7 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/diag_embed.h>
 #include <ATen/ops/linalg_solve_triangular.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -90,20 +91,14 @@ Pairs plain_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e)
     return {at::matmul(q, kt).tril(), e.defined() ? at::matmul(e, kt).tril(-1) : e};
 }
 
-// exp(G_i - G_j) for j < i, 1 for j = i, 0 for j > i. The ones on the diagonal are constants: as exp(G_i - G_i) they would give G two
-// gradients that cancel only to rounding, and under strong decay that rounding is larger than the gradient itself.
-at::Tensor decay_between(const at::Tensor& difference, const at::Tensor& earlier, const at::Tensor& otherwise) {
-    return at::where(earlier, difference, otherwise).exp();
-}
-std::pair<at::Tensor, at::Tensor> earlier_and_otherwise(std::int64_t n, const at::TensorOptions& options) {
-    const at::Tensor square = at::ones({n, n}, options.dtype(at::kBool));
-    return {square.tril(-1), at::zeros({n, n}, options).masked_fill_(square.triu(1), never)};
-}
+// The weights 1 of a row's own key are constants in what follows: as exp(G_i - G_i) they would give G two gradients that cancel only to
+// rounding, and under strong decay that rounding is larger than the gradient itself.
 
 Pairs scalar_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e, const at::Tensor& G) {
     const std::int64_t C = k.size(-2);
-    const auto [earlier, otherwise] = earlier_and_otherwise(C, G.options());
-    const at::Tensor weight = decay_between(G - G.transpose(-1, -2), earlier, otherwise), kt = k.transpose(-1, -2);
+    const at::Tensor square = at::ones({C, C}, G.options().dtype(at::kBool));
+    const at::Tensor otherwise = at::zeros({C, C}, G.options()).masked_fill_(square.triu(1), never);  // 1 on the diagonal, 0 above
+    const at::Tensor weight = at::where(square.tril(-1), G - G.transpose(-1, -2), otherwise).exp(), kt = k.transpose(-1, -2);
     return {at::matmul(q, kt) * weight, e.defined() ? (at::matmul(e, kt) * weight).tril(-1) : e};
 }
 
@@ -115,35 +110,29 @@ Pairs channel_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
         return sizes;
     };
     const auto in_blocks = [&](const at::Tensor& x) { return x.reshape(shaped({blocks, sub_chunk, K})); };
-    // Readers: q, and e when there is an erase, side by side: [..., blocks, 16 or 32, K].
+    // Readers: q, and e when there is an erase, side by side: [..., blocks, E, 16, K].
     const at::Tensor Gb = in_blocks(G), first = Gb.narrow(-2, 0, 1), kb = in_blocks(k);
     const at::Tensor readers = e.defined() ? at::stack({in_blocks(q), in_blocks(e)}, -3) : in_blocks(q).unsqueeze(-3);
-
-    // Below the diagonal: exp(G_i - G_first) exp(G_first - G_j), both at most one.
-    const at::Tensor row = at::arange(C, G.options().dtype(at::kLong));
-    const at::Tensor before = row.view({1, C, 1}) < row.view({blocks, sub_chunk, 1}).narrow(1, 0, 1);
-    const at::Tensor key_exponent = at::where(before, first - G.unsqueeze(-3), at::Scalar(never));        // [..., blocks, C, K]
-    const at::Tensor keys = k.unsqueeze(-3) * key_exponent.exp();
-    const at::Tensor decayed = readers * (Gb - first).exp().unsqueeze(-3);
-    const at::Tensor below = at::matmul(decayed, keys.transpose(-1, -2).unsqueeze(-3));                   // [..., blocks, E, 16, C]
-
-    // On the diagonal: every pair its own exponent.
-    const auto [earlier, otherwise] = earlier_and_otherwise(sub_chunk, G.options());
-    const at::Tensor weight = decay_between(Gb.unsqueeze(-2) - Gb.unsqueeze(-3), earlier.unsqueeze(-1), otherwise.unsqueeze(-1));
-    const at::Tensor pairs = weight * kb.unsqueeze(-3);                                                   // [..., blocks, 16 i, 16 j, K]
-    const at::Tensor diagonal = at::matmul(pairs, readers.transpose(-3, -2).transpose(-1, -2)).permute([&] {
-        std::vector<std::int64_t> order;                                                                  // [..., 16 i, 16 j, E] -> [..., E, i, j]
-        const std::int64_t d = pairs.dim();
-        for (std::int64_t i = 0; i < d - 3; ++i) order.push_back(i);
-        for (const std::int64_t i : {d - 1, d - 3, d - 2}) order.push_back(i);
-        return order;
-    }());
     const std::int64_t E = readers.size(-3);
+    // exp(x), and 0 where the mask is minus infinity. In place: these are the largest tensors of this form.
+    const auto masked_exp = [](const at::Tensor& x, const at::Tensor& mask) { return x.add_(mask).exp_(); };
+
+    // Blocks below the diagonal: exp(G_i - G_first) exp(G_first - G_j), both at most one.
+    const at::Tensor row = at::arange(C, G.options().dtype(at::kLong)), start = row.view({blocks, sub_chunk, 1}).narrow(1, 0, 1);
+    const at::Tensor before = at::zeros({blocks, C, 1}, G.options()).masked_fill_(row.view({1, C, 1}) >= start, never);
+    const at::Tensor keys = k.unsqueeze(-3) * masked_exp(first - G.unsqueeze(-3), before);                 // [..., blocks, C, K]
+    const at::Tensor decayed = (readers * (Gb - first).exp().unsqueeze(-3)).flatten(-3, -2);               // [..., blocks, E * 16, K]
+    const at::Tensor below = at::matmul(decayed, keys.transpose(-1, -2)).reshape(shaped({blocks, E, sub_chunk, blocks, sub_chunk}));
+
+    // Blocks on the diagonal: every pair of rows its own exponent.
+    const at::Tensor earlier = at::full({sub_chunk, sub_chunk}, never, G.options()).triu_().unsqueeze(-1);
+    const at::Tensor pairs = kb.unsqueeze(-3) * masked_exp(Gb.unsqueeze(-2) - Gb.unsqueeze(-3), earlier);  // [..., blocks, 16 i, 16 j, K]
+    const at::Tensor diagonal = at::matmul(pairs, readers.movedim(-3, -1)).movedim(-1, -3);                // [..., blocks, E, 16 i, 16 j]
+
     const at::Tensor place = at::eye(blocks, G.options()).view({blocks, 1, 1, blocks, 1});
-    const at::Tensor all = (below.reshape(shaped({blocks, E, sub_chunk, blocks, sub_chunk})) + diagonal.unsqueeze(-2) * place)
-                               .transpose(-5, -4)
-                               .reshape(shaped({E, C, C}));
-    return {all.select(-3, 0), E == 2 ? all.select(-3, 1).tril(-1) : at::Tensor()};
+    const at::Tensor all = (below + diagonal.unsqueeze(-2) * place).transpose(-5, -4).reshape(shaped({E, C, C}));
+    // A row reads itself undecayed.
+    return {all.select(-3, 0) + at::diag_embed((q * k).sum(-1)), E == 2 ? all.select(-3, 1) : at::Tensor()};
 }
 
 }  // namespace
