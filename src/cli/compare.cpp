@@ -22,7 +22,7 @@ struct Arguments {
     SelectArguments select;
     std::vector<std::string> by, metrics, over;
     std::string sort, along;
-    bool segments = false, json = false;
+    bool segments = false, json = false, markdown = false;
 };
 
 std::string cell(double mean, double deviation, std::size_t count) {
@@ -42,6 +42,14 @@ void choose(std::vector<CollectedRun>& runs, std::vector<std::string>& by, const
     for (const std::string& note : best.notes) log_info("note: {}", note);
     runs = std::move(best.runs);
     by.insert(by.end(), over.begin(), over.end());
+}
+
+// Deviations then hold more than the seeds'.
+void tell_averaged(const Selection& selection, const std::vector<std::string>& by) {
+    std::vector<std::string> over;
+    for (const std::string& key : selection.keys)
+        if (key != "sweep" && !follows(selection.runs, key, by)) over.push_back(key);
+    if (!over.empty()) log_info("note: averaged over {} too; --by or --where takes them apart", join(over, ", "));
 }
 
 // One table a metric: of the summaries all together, along the questions each by itself.
@@ -84,20 +92,35 @@ Json parts_json(const std::vector<Part>& parts) {
     return rows;
 }
 
-std::string parts_text(const std::vector<Part>& parts) {
+using Cells = std::vector<std::string>;
+
+std::string aligned(const Cells& header, const std::vector<Cells>& rows) {
+    Table table(header);
+    for (const Cells& row : rows) table.add(row);
+    return table.str();
+}
+
+std::string markdown(const Cells& header, const std::vector<Cells>& rows) {
+    std::string text = fmt::format("| {} |\n|{}\n", fmt::join(header, " | "), fmt::join(Cells(header.size(), "---|"), ""));
+    for (const Cells& row : rows) text += fmt::format("| {} |\n", fmt::join(row, " | "));
+    return text;
+}
+
+std::string parts_text(const std::vector<Part>& parts, bool for_markdown) {
     std::string text;
     for (const auto& [metric, table] : parts) {
-        std::vector<std::string> header = table.by;
+        Cells header = table.by;
         header.insert(header.end(), table.metrics.begin(), table.metrics.end());
         header.push_back("runs");
-        Table out(header);
+        std::vector<Cells> rows;
         for (const CompareRow& row : table.rows) {
-            std::vector<std::string> cells = row.group;
+            Cells cells = row.group;
             for (std::size_t i = 0; i < table.metrics.size(); ++i) cells.push_back(cell(row.mean[i], row.deviation[i], row.count));
             cells.push_back(row.failed > 0 ? fmt::format("{} of {}", row.count, row.count + row.failed) : std::to_string(row.count));
-            out.add(std::move(cells));
+            rows.push_back(std::move(cells));
         }
-        text += (text.empty() ? "" : "\n") + (metric.empty() ? "" : metric + "\n") + out.str();
+        const std::string title = metric.empty() ? "" : metric + (for_markdown ? "\n\n" : "\n");
+        text += (text.empty() ? "" : "\n") + title + (for_markdown ? markdown(header, rows) : aligned(header, rows));
     }
     return text;
 }
@@ -111,9 +134,10 @@ ExitCode compare_runs(Arguments arguments) {
                                                     : std::vector<std::string>{"test_accuracy", "test_stale_rate"};
     count_once(selection, arguments.by);
     if (!arguments.over.empty()) choose(selection.runs, arguments.by, arguments.over);
+    tell_averaged(selection, arguments.by);
     const std::vector<Part> parts = compare_parts(selection.runs, arguments);
     if (arguments.json) print(parts_json(parts).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-    else print(parts_text(parts));
+    else print(parts_text(parts, arguments.markdown));
     return ExitCode::ok;
 }
 
@@ -133,7 +157,8 @@ void add_compare(CLI::App& app, Session& session) {
     CLI::Option* along = verb->add_option("--along", arguments->along, "a column for each kind of question: segments, overwrites or distance");
     along->check(CLI::IsMember({"segments", "overwrites", "distance"}));
     verb->add_flag("--segments", arguments->segments, "short for --along segments: accuracy and stale rate by test segment")->excludes(along);
-    verb->add_flag("--json", arguments->json, "as JSON");
+    CLI::Option* json = verb->add_flag("--json", arguments->json, "as JSON");
+    verb->add_flag("--markdown", arguments->markdown, "as tables for a page")->excludes(json);
     verb->callback([arguments, &session] { session.action = [arguments] { return compare_runs(*arguments); }; });
 }
 

@@ -90,14 +90,6 @@ std::vector<double> measured(const std::vector<const CollectedRun*>& runs, const
     return values;
 }
 
-bool follows(const std::vector<CollectedRun>& runs, const std::string& key, const std::vector<std::string>& from) {
-    std::map<Group, std::string> seen;
-    return std::all_of(runs.begin(), runs.end(), [&](const CollectedRun& run) {
-        const std::string value = value_of(run, key);
-        return seen.emplace(values_of(run, from), value).first->second == value;
-    });
-}
-
 // Keys that make no other run tell nothing about it.
 bool worth_showing(const std::string& key) {
     static const std::set<std::string> hidden = {"name", "seed", "run.device", "run.threads", "run.log_every", "run.flush_seconds", "run.checkpoint_every"};
@@ -154,6 +146,14 @@ std::vector<std::string> config_keys(const std::vector<CollectedRun>& runs) {
         for (const auto& [key, value] : run.run.varied) keys.insert(key);
     }
     return {keys.begin(), keys.end()};
+}
+
+bool follows(const std::vector<CollectedRun>& runs, const std::string& key, const std::vector<std::string>& from) {
+    std::map<Group, std::string> seen;
+    return std::all_of(runs.begin(), runs.end(), [&](const CollectedRun& run) {
+        const std::string value = value_of(run, key);
+        return seen.emplace(values_of(run, from), value).first->second == value;
+    });
 }
 
 std::vector<std::string> differing_keys(const std::vector<CollectedRun>& runs, const std::vector<std::string>& swept) {

@@ -17,6 +17,9 @@ std::string value_of(const CollectedRun& run, const std::string& key);  // in wo
 // Every key that some run has, sorted.
 std::vector<std::string> config_keys(const std::vector<CollectedRun>& runs);
 
+// Whether the values of `from` determine that of `key`.
+bool follows(const std::vector<CollectedRun>& runs, const std::string& key, const std::vector<std::string>& from);
+
 // The keys in which runs differ: of `swept` those with several values, then any others with several values that do not follow from the
 // swept ones, then those that some runs lack, unless they follow too (as the options of a mixer follow from the mixer). Without the seed
 // and without what makes no other run.

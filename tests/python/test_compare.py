@@ -133,12 +133,20 @@ class Compare(Base):
                     rates.append(counts[list(evals["answer_class"]).index("correct" if row["metric"] == "test_accuracy" else "stale")] / counts.sum())
                 self.assertAlmostEqual(column["mean"], mean(rates))
                 self.assertAlmostEqual(column["deviation"], statistics.stdev(rates))
-        out, _ = self.call("compare", "grid", "--by", "model.mixer", "--segments", "--metric", "test_accuracy")
+        out, err = self.call("compare", "grid", "--by", "model.mixer", "--segments", "--metric", "test_accuracy")
+        self.assertEqual(err, "note: averaged over train.lr too; --by or --where takes them apart\n")
         self.assertRegex(out, r"^test_accuracy\nmodel\.mixer +overwrites=0 +overwrites=1 +runs\ndelta +[01]\.\d{3} ± \d\.\d{3} +[01]\.\d{3} ± \d\.\d{3} +4\nsoftmax .*\n$")
         out, _ = self.call("compare", "grid", "--by", "model.mixer", "--along", "distance", "--metric", "best_policy_accuracy")
         self.assertRegex(out, r"^best_policy_accuracy\nmodel\.mixer +distance=")
         _, err = self.call("compare", "grid", "--segments", "--metric", "seconds", code=2)
         self.assertIn("error: 'seconds' is not counted by question. There are: test_accuracy, valid_accuracy, best_policy_accuracy, test_correct_rate, ", err)
+
+    def test_markdown(self):
+        out, _ = self.call("compare", "grid", "--segments", "--metric", "test_accuracy", "--markdown")
+        lines = out.splitlines()
+        self.assertEqual(lines[:4], ["test_accuracy", "", "| model.mixer | train.lr | overwrites=0 | overwrites=1 | runs |", "|---|---|---|---|---|"])
+        self.assertEqual(len(lines), 8)
+        self.assertRegex(lines[4], r"^\| delta \| 0\.001 \| [01]\.\d{3} ± \d\.\d{3} \| [01]\.\d{3} ± \d\.\d{3} \| 2 \|$")
 
     def test_sort(self):
         up = [row["metrics"]["test_accuracy"]["mean"] for row in self.json("compare", "grid", "--sort", "test_accuracy", "--json")]
