@@ -30,7 +30,7 @@ const Schema<Options>& options_schema() {
                    "with their values")
             .field("decay_exponent", &Options::decay_exponent, between(1, 40),
                    "head h = 0, 1, ... keeps 1 - 2^-(decay_exponent + h) of its memory a token")
-            .field("rotary", &Options::rotary, "rotate queries and keys by their positions")
+            .field("rotary", &Options::rotary, "rotate queries and keys by their positions, as in the paper; recall of a key is learnt sooner without")
             .field("out_gate", &Options::out_gate, "multiply the normed output by silu(W x)")
             .field("norm_eps", &Options::norm_eps, above(0), "eps of the RMSNorm of every head's output");
     return schema;
@@ -83,8 +83,8 @@ const RegisterMixer<RetNet, Options> registered(
     {.name = "retnet",
      .summary = "retention; adds every fact, and each head forgets at a fixed rate of its own",
      .paper = "Sun et al. 2023, Retentive network: a successor to Transformer for large language models (arXiv 2307.08621)",
-     .recurrence = "S_t = gamma_h S_{t-1} + k_t v_t^T;  o_t = S_t^T q_t / sqrt K;  gamma_h = 1 - 2^-(5 + h); q and k rotated by their "
-                   "positions"},
+     .recurrence = "S_t = gamma_h S_{t-1} + k_t v_t^T;  o_t = S_t^T q_t / sqrt K;  gamma_h = 1 - 2^-(decay_exponent + h); q and k rotated "
+                   "by their positions"},
     options_schema());
 
 }  // namespace
