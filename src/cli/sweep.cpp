@@ -30,7 +30,8 @@ ExitCode sweep(const ConfigArguments& arguments, bool fail_fast, std::int64_t wo
 
     const std::string folder = sweep_folder(options.results, experiment.name);
     const Manifest manifest = read_manifest(folder);
-    print(result_table(collect(manifest.runs), manifest.varied));
+    const std::vector<CollectedRun> collected = collect(manifest.runs);
+    print(result_table(collected, manifest.varied));
     const auto count = [&](RunState state) {
         return std::count_if(outcomes.begin(), outcomes.end(), [&](const RunOutcome& outcome) { return outcome.state == state; });
     };
@@ -38,6 +39,7 @@ ExitCode sweep(const ConfigArguments& arguments, bool fail_fast, std::int64_t wo
     if (const auto failed = count(RunState::failed); failed > 0)
         log_info("{} of {} failed:\n{}", failed, plural(total, "run"), failure_table(outcomes));
     if (const auto running = count(RunState::running); running > 0) log_info("{} left to other processes", plural(running, "run"));
+    write_sweep_file(folder, manifest.sweep_id, manifest.yaml, collected);  // last: on a full disk it fails too
     if (request.stop.load() && count(RunState::finished) < total) {
         log_info("stopped; {} of {} finished\nresume with: {}", count(RunState::finished), plural(total, "run"), join(session.command, " "));
         return request.exit_code();
@@ -58,7 +60,7 @@ void add_sweep(CLI::App& app, Session& session) {
     verb->add_option("-j,--jobs", *workers, "runs at one time, each in a process of its own; the cores are divided among them")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
         ->capture_default_str();
-    verb->add_flag("--fail-fast,!--keep-going", *fail_fast, "stop after the first run that fails, or go on with the others (the default)");
+    verb->add_flag("--fail-fast,!--keep-going", *fail_fast, "start no more runs after the first that fails, or go on with the others (the default)");
     verb->callback([=, &session] { session.action = [=, &session] { return sweep(*arguments, *fail_fast, *workers, session); }; });
 }
 

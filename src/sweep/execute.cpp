@@ -5,7 +5,6 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/thread.h"
-#include "store/sweep_file.h"
 #include "sweep/inspect.h"
 #include "sweep/pack.h"
 #include "sweep/plan.h"
@@ -253,10 +252,7 @@ std::vector<RunOutcome> execute_sweep(const Experiment& experiment, const Execut
 
     const std::string folder = sweep_folder(options.results, experiment.name);
     for (const std::string& note : freeze_manifest(folder, manifest_yaml(experiment, options.results, options.command))) log_info("{}", note);
-    std::vector<RunOutcome> outcomes = SweepExecution(experiment, options, request).perform();
-    const Manifest manifest = read_manifest(folder);
-    write_sweep_file(folder, manifest.sweep_id, manifest.yaml, collect(manifest.runs));
-    return outcomes;
+    return SweepExecution(experiment, options, request).perform();
 }
 
 }  // namespace palimpsest

@@ -45,9 +45,8 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
 RunOutcome execute_run(const PlannedRun& run, const Experiment& experiment, const std::string& folder, const std::string& sweep,
                        const std::string& label, const ExecuteOptions& options, const StopRequest& request);  // a pack of one
 
-// All packs of the plan in worker processes (`palimpsest work`), options.workers at a time; writes manifest.yaml first and sweep.h5 at
-// the end, also after an interruption. Whatever becomes of a worker costs its own pack alone. Runs that were not reached stay
-// RunState::fresh.
+// All packs of the plan in worker processes (`palimpsest work`), options.workers at a time; manifest.yaml is written first. Whatever
+// becomes of a worker costs its own pack alone. Runs that were not reached stay RunState::fresh.
 std::vector<RunOutcome> execute_sweep(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request);
 
 }  // namespace palimpsest

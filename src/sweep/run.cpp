@@ -6,6 +6,8 @@
 #include "sweep/lane.h"
 #include "sweep/machine.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <new>
 
@@ -20,8 +22,15 @@ std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
     return std::make_unique<Trainer>(spec, std::move(of_trainer));
 }
 
-// LibTorch puts a stack trace under its messages.
-std::string first_lines(const std::string& text) { return text.substr(0, text.find("\nException raised from")); }
+RunFailure failure_of(const std::exception& error) {
+    const std::string text = error.what();
+    // The CPU's allocator throws what any other check of LibTorch throws.
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                        text.find("DefaultCPUAllocator") != std::string::npos;
+    // LibTorch puts a stack trace under its messages, of either form.
+    const std::string first_lines = text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #0: ")));
+    return memory ? RunFailure{"oom", "out of memory: " + first_lines, -1} : RunFailure{"error", first_lines, -1};
+}
 
 // Trains locked lanes under the eyes of the attendant and writes down how each ended.
 void train_lanes(Trainer& trainer, const RunSpec& spec, const Lanes& lanes, PackFacts& pack, const StopRequest& request) {
@@ -50,10 +59,8 @@ void train_lanes(Trainer& trainer, const RunSpec& spec, const Lanes& lanes, Pack
             lane->end_failed({"error", fmt::format("stopped with its pack: {}", lost.what()), -1});
         }
         return;
-    } catch (const std::bad_alloc&) {
-        failure = RunFailure{"oom", "out of memory", -1};
     } catch (const std::exception& error) {
-        failure = RunFailure{"error", first_lines(error.what()), -1};
+        failure = failure_of(error);
     }
     for (std::size_t i = 0; i < lanes.size(); ++i) {
         std::optional<RunFailure> of_lane = failure;

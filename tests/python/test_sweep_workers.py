@@ -6,6 +6,7 @@ import os
 import pty
 import random
 import re
+import resource
 import select
 import shutil
 import signal
@@ -16,6 +17,7 @@ import unittest
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 from sweeps import BINARY, Sweeps, config, wait_for
 
@@ -192,6 +194,31 @@ class Workers(Sweeps):
         result = subprocess.run([BINARY, "work", str(lanes), "0123456789ab"], capture_output=True, text=True)
         self.assertEqual(result.returncode, 2)
         self.assertEqual(result.stderr, f"error: '{lanes}/manifest.yaml' plans no run 0123456789ab\n")
+
+    def test_lanes(self):
+        (self.folder / "grid.yaml").write_text(config(150, "{grid: {train.lr: [1e-3, 3e-3], train.init_scale: [1, 1e20]}, seeds: 2, lanes: 3}"))
+        _, err = self.sweep("lanes", code=3)
+        for place in (r"\[1-3/8\] 3 runs", r"\[4-6/8\] 3 runs", r"\[7-8/8\] 2 runs"):
+            self.assertRegex(err, place + " train as lanes of one model\n")
+        self.assertEqual(sorted(self.states("lanes").values()), ["failed"] * 4 + ["finished"] * 4)
+        self.assertEqual(len(re.findall(r"\[\d/8\] finished in ", err)), 4)
+        self.assertEqual(len(re.findall(r"\[\d/8\] failed; log: ", err)), 4)
+        last_pack = re.findall(r"^\[[78]/8\] start ([0-9a-f]{8})", err, re.MULTILINE)
+        alone = [BINARY, "sweep", "grid.yaml", "-j", "2", "--results", str(self.folder / "alone"), "sweep.lanes=1", "--progress", "never"]
+        self.assertEqual(subprocess.run(alone, cwd=self.folder, capture_output=True).returncode, 3)
+        for run, folder in self.runs("lanes").items():
+            with h5py.File(folder / "run.h5", "r") as file, h5py.File(self.runs("alone")[run] / "run.h5", "r") as other:
+                self.assertEqual((file["provenance"].attrs["lanes"], other["provenance"].attrs["lanes"]), (2 if run in last_pack else 3, 1))
+                self.assertEqual(file["train/step"][:].tolist(), other["train/step"][:].tolist())
+                np.testing.assert_allclose(file["train/loss"][:], other["train/loss"][:], rtol=1e-2, atol=1e-3)
+
+    def test_a_run_that_takes_too_much_memory(self):
+        (self.folder / "grid.yaml").write_text(config(100, "{grid: {train.batch: [4, 300000000, 8]}}"))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+        _, err = self.sweep("memory", code=3, preexec_fn=limit)
+        self.assertRegex(err, r"\[2/3\] error: out of memory: ")
+        self.assertRegex(err, r"1 of 3 runs failed:\n.*\n[0-9a-f]{8} batch=300000000 +out of memory: ")
+        self.assertEqual(sorted(self.states("memory").values()), ["failed", "finished", "finished"])
 
     def test_results_that_cannot_be_written(self):
         (self.folder / "file").write_text("")
