@@ -50,7 +50,7 @@ TEST_CASE("Mamba-2 is its recurrence; heads share the keys of the nearest group"
     }
 }
 
-TEST_CASE("Mamba-2 starts with rates in [1, 16], time steps in [0.001, 0.1] and a skip of 1, none of them decayed") {
+TEST_CASE("pitfall 23: Mamba-2 starts with rates in [1, 16], time steps in [0.001, 0.1] and a skip of 1, none of them decayed", "[pitfall]") {
     const Variant many{"mamba2", {{"heads", "32"}}, false};
     std::vector<std::uint64_t> seeds;
     for (std::uint64_t seed = 0; seed < 100; ++seed) seeds.push_back(seed);
@@ -74,7 +74,7 @@ TEST_CASE("Mamba-2 starts with rates in [1, 16], time steps in [0.001, 0.1] and 
     CHECK(start.at("mixer.skip").eq(1).all().item<bool>());
 }
 
-TEST_CASE("Mamba-2 stays finite where steps are huge and where they vanish") {
+TEST_CASE("pitfall 27 and 28: Mamba-2 stays finite where steps are huge and where they vanish", "[pitfall]") {
     Unit unit({"mamba2", {{"heads", "1"}}, false}, {7}, at::kFloat);
     for (const double size : {1e-6, 1.0, 1e4}) {
         INFO("inputs of size " << size);

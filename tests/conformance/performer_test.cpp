@@ -92,7 +92,7 @@ TEST_CASE("Performer stays finite in fp32 where queries and keys are long or van
     }
 }
 
-TEST_CASE("Performer: a longer last key changes no earlier output, bit for bit") {
+TEST_CASE("pitfall 43: Performer, a longer last key changes no earlier output, bit for bit", "[pitfall]") {
     Unit unit({"performer", {{"short_conv", "0"}}, false}, {7}, at::kFloat);
     const at::Tensor x = noise({1, 2, 30, width}, 5, at::kFloat), longer = x.clone();
     longer.select(2, 29).mul_(4);
@@ -131,7 +131,7 @@ TEST_CASE("Performer's directions: orthogonal in blocks, of the length asked for
     }
 }
 
-TEST_CASE("Performer's estimate is unbiased with chi lengths and too small with sqrt D") {
+TEST_CASE("pitfall 44: Performer's estimate is unbiased with chi lengths and too small with sqrt D", "[pitfall]") {
     std::vector<std::uint64_t> seeds;
     for (std::uint64_t seed = 0; seed < 4000; ++seed) seeds.push_back(seed);
     const at::Tensor x = noise({2, width}, 11, at::kDouble), unit = x / x.square().sum(-1, true).sqrt();

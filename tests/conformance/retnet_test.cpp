@@ -36,7 +36,7 @@ at::Tensor decay_mask(std::int64_t heads, std::int64_t length, int first) {
 
 }  // namespace
 
-TEST_CASE("retention is its parallel form") {
+TEST_CASE("pitfall 41: retention is its parallel form", "[pitfall]") {
     struct Case {
         bool rotary, gate;
         int first;
