@@ -43,7 +43,7 @@ ERRORS = [
      "at::Tensor state = in.initial_state.defined() ? in.initial_state : at::zeros({N, H, K, V}, in.q.options());",
      "at::Tensor state = at::zeros({N, H, K, V}, in.q.options());"),
     ("read: the entering state is not decayed", CHUNK, "q_in = q * grown;", ""),
-    ("read: the entering state is not decayed for the error", CHUNK, "e_in = e * grown;", ""),
+    ("read: the entering state is not decayed for the error", CHUNK, "e_in = e * grown;", "e_in = e;"),
     ("read: the entering state is left out", CHUNK, "at::matmul(q_in, at::stack(states, 2)) + ", ""),
     ("read: sign of the chunk's own writes", CHUNK, " + at::matmul(pairs.read, r)", " - at::matmul(pairs.read, r)"),
     ("read: the scale is left out", CHUNK, "at::Tensor q = in.q * in.scale;", "at::Tensor q = in.q;"),
@@ -61,7 +61,7 @@ ERRORS = [
     ("adjoint: dS does not decay", KERNEL, "d *= as[p];", ""),
     ("adjoint: the token's own write is missing from dq", KERNEL, "in.scale * (w.dq[a] + along * k[a])", "in.scale * w.dq[a]"),
     ("adjoint: the final state's cotangent is ignored", KERNEL, "d.final_state != nullptr && a < K ? d.final_state[a * V + v] : T(0)", "T(0)"),
-    ("adjoint: states of a segment without their writes", KERNEL, "x += r[v] * k;", ""),
+    ("adjoint: states of a segment without their writes", KERNEL, "x += r[v] * k;", "x += 0 * r[v] * k;"),
     ("rows of other devices: sign of the erase", REFERENCE, "u[i] - at::matmul(e[i]", "u[i] + at::matmul(e[i]"),
     ("rows of other devices: sign of the write", REFERENCE, "state = state + k[i]", "state = state - k[i]"),
     # Layers.
