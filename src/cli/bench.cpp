@@ -15,6 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <memory>
@@ -90,6 +91,7 @@ std::string machine_text(const Json& machine) {
 struct StepArguments : Common {
     std::vector<std::string> words, mixers;
     std::int64_t batch = 64, width = 64, layers = 2;
+    std::size_t operators = 0;
 };
 
 // A recall task of T tokens and Q questions, and a model of one mixer in every layer.
@@ -138,6 +140,9 @@ Json step_json(const PlannedRun& run, const train::StepBench& bench) {
     Json parts, config;
     for (std::size_t part = 0; part < bench.times.parts.size(); ++part) parts[step_part_names[part]] = spread_json(bench.times.parts[part]);
     for (const char* section : {"model", "mixers", "train"}) config[section] = to_json(*spec.resolved.find(section));
+    Json operators = Json::array();
+    for (const train::OperatorTime& time : bench.times.operators)
+        operators.push_back({{"name", time.name}, {"milliseconds", time.milliseconds}, {"calls", time.calls}});
     return {{"run", varied_text(run.varied)},
             {"layers", spec.model.mixers_by_layer()},
             {"length", bench.length},
@@ -151,6 +156,7 @@ Json step_json(const PlannedRun& run, const train::StepBench& bench) {
             {"samples", bench.times.total},
             {"tokens_per_second", static_cast<double>(bench.batch * bench.length) / median(bench.times.total) * 1e3},
             {"peak_memory", bench.peak_memory < 0 ? Json() : Json(bench.peak_memory)},
+            {"operators", operators},
             {"config", config}};
 }
 
@@ -165,6 +171,17 @@ std::vector<std::string> step_row(const RunSpec& spec, const train::StepBench& b
     row.push_back(format_rate(static_cast<double>(bench.batch * bench.length) / median(bench.times.total) * 1e3));
     row.push_back(bench.peak_memory < 0 ? "-" : format_bytes(bench.peak_memory));
     return row;
+}
+
+std::string operators_text(const std::vector<std::string>& row, const train::StepBench& bench) {
+    Table table({"ms", "calls", fmt::format("operators of {}, T {}, V {}", row[0], row[1], row[2])});
+    double rest = median(bench.times.total);
+    for (const train::OperatorTime& time : bench.times.operators) {
+        rest -= time.milliseconds;
+        table.add({fmt::format("{:.2f}", time.milliseconds), std::to_string(time.calls), time.name});
+    }
+    table.add({fmt::format("{:.2f}", rest), "", "the rest of a step: our own loops, the optimizer, other operators"});
+    return "\n" + table.str();
 }
 
 ExitCode bench_step(const StepArguments& a, const CLI::App& verb, const Session& session) {
@@ -189,16 +206,21 @@ ExitCode bench_step(const StepArguments& a, const CLI::App& verb, const Session&
     header.insert(header.end(), {"tokens/s", "peak memory"});
     Table table(header);
     Json steps = Json::array(), machine;
+    std::string operators;
     for (const PlannedRun& run : runs) {
         for (std::size_t segment = 0; segment < run.spec.task.train.size(); ++segment) {
-            const train::StepBench bench = train::bench_steps(run.spec, segment, a.warmup, a.repeats);
+            train::StepBench bench = train::bench_steps(run.spec, segment, a.warmup, a.repeats, a.operators > 0);
+            std::vector<train::OperatorTime>& times = bench.times.operators;
+            times.resize(std::min(times.size(), a.operators));
             machine = machine_json(run.spec.run.device == Device::cuda, bench.threads);
             steps.push_back(step_json(run, bench));
-            table.add(step_row(run.spec, bench));
+            const std::vector<std::string> row = step_row(run.spec, bench);
+            table.add(row);
+            if (a.operators > 0) operators += operators_text(row, bench);
         }
     }
     if (a.json) print(Json{{"machine", machine}, {"warmup", a.warmup}, {"repeats", a.repeats}, {"steps", steps}}.dump(2) + "\n");
-    else print(machine_text(machine) + table.str() + "\nms: median of whole steps; the parts are medians too, so they need not add up\n");
+    else print(machine_text(machine) + table.str() + "\nms: median of whole steps; the parts are medians too, so they need not add up\n" + operators);
     return ExitCode::ok;
 }
 
@@ -210,6 +232,7 @@ void add_bench_step(CLI::App& bench, Session& session) {
     verb->add_option("--batch", a->batch, "sequences in a step")->check(CLI::PositiveNumber)->capture_default_str();
     verb->add_option("--width", a->width, "of the model")->check(CLI::PositiveNumber)->capture_default_str();
     verb->add_option("--layers", a->layers, "of the model")->check(CLI::PositiveNumber)->capture_default_str();
+    verb->add_option("--operators", a->operators, "also the so many operators that take longest, on the thread that calls them")->capture_default_str();
     add_common(*verb, *a, "T,V or T,V,Q: tokens, vocabulary, questions (T/16); may be repeated (default: 64,8192, 64,256 and 256,256,64)");
     verb->callback([a, verb, &session] { session.action = [a, verb, &session] { return bench_step(*a, *verb, session); }; });
 }

@@ -49,7 +49,7 @@ std::int64_t peak(at::Device device) {
 
 }  // namespace
 
-StepTimes Trainer::Impl::time_steps(std::int64_t warmup, std::int64_t repeats) {
+StepTimes Trainer::Impl::time_steps(std::int64_t warmup, std::int64_t repeats, bool operators) {
     const auto wait = [this] { train::synchronize(runtime.device); };
     const auto one_step = [this] { train_step(step++); };
     StepTimes times;
@@ -70,6 +70,11 @@ StepTimes Trainer::Impl::time_steps(std::int64_t warmup, std::int64_t repeats) {
     part_done = nullptr;
     if (times.total.empty()) times.total = divided;
     times.loss = ring.select(0, (step - 1) % log_every).select(0, 0).select(0, Column::loss).item<double>();
+    if (!operators) return times;
+    times.operators = train::operator_times([&] {
+        for (std::int64_t i = 0; i < repeats; ++i) one_step();
+    });
+    for (train::OperatorTime& time : times.operators) time.milliseconds /= static_cast<double>(repeats), time.calls /= repeats;
     return times;
 }
 
@@ -104,8 +109,10 @@ std::vector<double> time_calls(const std::function<void()>& call, const std::fun
     return milliseconds;
 }
 
-StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t warmup, std::int64_t repeats) {
+StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t warmup, std::int64_t repeats, bool operators) {
     PALIMPSEST_ASSERT(segment < spec.task.train.size() && repeats > 0, "segment {}, repeats {}", segment, repeats);
+    if (operators && spec.run.device == Device::cuda)
+        fail(ExitCode::usage, "operators can be timed on the CPU only; on a GPU use its profiler (nsys, ncu)");
     RunSpec run = spec;
     run.train.epochs = 0;
     run.train.steps = warmup + 2 * repeats;
@@ -132,7 +139,7 @@ StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t war
     const Runtime runtime = apply_runtime(run.run);
     out.threads = runtime.threads;
     reset_peak(runtime.device);
-    out.times = trainer.time_steps(warmup, repeats);
+    out.times = trainer.time_steps(warmup, repeats, operators);
     out.peak_memory = peak(runtime.device);
     if (!std::isfinite(out.times.loss))
         fail(ExitCode::run_failed, "the loss is not finite after {} steps: such a run has no speed", warmup + repeats);

@@ -32,7 +32,8 @@ struct StepBench {
     StepTimes times;
     std::int64_t peak_memory = -1;  // bytes while steps were made: of the process, or of the GPU's tensors; -1: not known
 };
-// `spec` as it is, but for what comes after a step: no evaluation, no checkpoint, no check of overlap.
-StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t warmup, std::int64_t repeats);
+// `spec` as it is, but for what comes after a step: no evaluation, no checkpoint, no check of overlap. `operators` asks for
+// these too; Error(usage) on a GPU, where a profiler tells.
+StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t warmup, std::int64_t repeats, bool operators = false);
 
 }  // namespace palimpsest::train

@@ -1,24 +1,21 @@
 // The CPU's AdamW: one pass for the norms, one fused pass for the update.
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "ops/cpu/simd.h"
 #include "train/optimizer.h"
-
-// sqrtf sets errno for negative numbers, which keeps the compiler from vectorising the loop; second moments are never negative.
-#if defined(__GNUC__) && !defined(__clang__)
-#define PALIMPSEST_NO_ERRNO __attribute__((optimize("no-math-errno", "no-trapping-math")))
-#else
-#define PALIMPSEST_NO_ERRNO
-#endif
 
 namespace palimpsest::train {
 namespace {
 
 constexpr std::int64_t piece_size = 8192;
+constexpr std::int64_t pieces_per_thread = 16;  // fewer are done before another thread is awake
 
 // Eight running sums, so that additions of one do not wait for each other; a fixed order of summation.
-double sum_of_squares(const float* x, std::int64_t count) {
+PALIMPSEST_SIMD double sum_of_squares(const float* x, std::int64_t count) {
     std::array<double, 8> sums{};
     std::int64_t i = 0;
     for (; i + 8 <= count; i += 8)
@@ -33,7 +30,7 @@ struct Coefficients {
     float clip, beta1_rest, beta2, beta2_rest, second_scale, eps, step_size, shrink;
 };
 
-PALIMPSEST_NO_ERRNO void update(float* __restrict value, const float* __restrict gradient, float* __restrict first,
+PALIMPSEST_SIMD void update(float* __restrict value, const float* __restrict gradient, float* __restrict first,
                                 float* __restrict second, std::int64_t count, const Coefficients& coefficients) {
     const Coefficients c = coefficients;
     for (std::int64_t i = 0; i < count; ++i) {
@@ -70,12 +67,20 @@ void AdamW::step_raw(const at::Tensor& loss, double factor) {
     double* norm = norm_.data_ptr<double>();
     const at::Tensor losses = loss.to(at::kDouble).contiguous();
 
+    // Whichever thread takes a piece, the pieces are added up in their order.
+    const auto for_pieces = [&](const auto& f) {
+        at::parallel_for(0, static_cast<std::int64_t>(pieces_.size()), pieces_per_thread, [&](std::int64_t begin, std::int64_t end) {
+            for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) f(i);
+        });
+    };
+    std::vector<double> sums(pieces_.size());
+    for_pieces([&](std::size_t i) { sums[i] = sum_of_squares(gradients + pieces_[i].begin, pieces_[i].count); });
     std::fill_n(norm, lanes, 0.0);
     std::fill_n(cause, lanes, Cause::none);
-    for (const Piece& piece : pieces_) {
-        const double sum = sum_of_squares(gradients + piece.begin, piece.count);
-        norm[piece.lane] += sum;
-        if (!std::isfinite(sum)) cause[piece.lane] = Cause::first_gradient + piece.parameter;
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+        const Piece& piece = pieces_[i];
+        norm[piece.lane] += sums[i];
+        if (!std::isfinite(sums[i])) cause[piece.lane] = Cause::first_gradient + piece.parameter;
     }
 
     std::vector<Coefficients> coefficients(lanes);
@@ -102,12 +107,13 @@ void AdamW::step_raw(const at::Tensor& loss, double factor) {
                            static_cast<float>(lr / correction1),
                            static_cast<float>(lr * lane.weight_decay)};
     }
-    for (const Piece& piece : pieces_) {
-        if (!updated[static_cast<std::size_t>(piece.lane)]) continue;
+    for_pieces([&](std::size_t i) {
+        const Piece& piece = pieces_[i];
+        if (!updated[static_cast<std::size_t>(piece.lane)]) return;
         Coefficients c = coefficients[static_cast<std::size_t>(piece.lane)];
         if (!piece.decayed) c.shrink = 0;
         update(values + piece.begin, gradients + piece.begin, first + piece.begin, second + piece.begin, piece.count, c);
-    }
+    });
 }
 
 }  // namespace palimpsest::train

@@ -210,8 +210,8 @@ std::vector<LaneResult> Trainer::run(const std::atomic<bool>& stop) {
     return impl_->run(stop);
 }
 
-StepTimes Trainer::time_steps(std::int64_t warmup, std::int64_t repeats) {
-    return impl_->time_steps(warmup, repeats);
+StepTimes Trainer::time_steps(std::int64_t warmup, std::int64_t repeats, bool operators) {
+    return impl_->time_steps(warmup, repeats, operators);
 }
 
 std::vector<Slice> Trainer::slices() const {

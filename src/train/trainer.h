@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/spec.h"
+#include "train/operator_times.h"
 
 namespace palimpsest {
 
@@ -80,7 +81,8 @@ inline constexpr const char* step_part_names[] = {"data", "forward", "backward",
 struct StepTimes {
     std::vector<double> total;
     std::array<std::vector<double>, std::size(step_part_names)> parts;
-    double loss = 0;  // of the last step
+    double loss = 0;                             // of the last step
+    std::vector<train::OperatorTime> operators;  // of a step, the longest first; where they were asked for
 };
 
 class Trainer {
@@ -94,8 +96,8 @@ public:
     // Runs to the end, or until `stop` becomes true (then finishes the step and checkpoints). Once.
     std::vector<LaneResult> run(const std::atomic<bool>& stop);
     // Instead of a run: makes `warmup` steps, then measures `repeats`; on a GPU as many again for the parts, since to wait for each of
-    // them would slow the step. The run must have so many steps.
-    StepTimes time_steps(std::int64_t warmup, std::int64_t repeats);
+    // them would slow the step. `operators` (on the CPU) asks for these too, in as many steps again. The run must have so many steps.
+    StepTimes time_steps(std::int64_t warmup, std::int64_t repeats, bool operators);
 
     std::vector<struct Slice> slices() const;          // of the evaluation, for the run's header
     std::vector<std::int64_t> policy_answers() const;  // [policy, S, C] of the task's shallow policies

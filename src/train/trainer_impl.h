@@ -59,7 +59,7 @@ struct Trainer::Impl {
     void check_overlap() const;
 
     // bench.cpp
-    StepTimes time_steps(std::int64_t warmup, std::int64_t repeats);
+    StepTimes time_steps(std::int64_t warmup, std::int64_t repeats, bool operators);
 
     // trainer_lanes.cpp
     void settle();                                        // reads the ring: lanes that went non-finite are ended or warned about

@@ -75,6 +75,17 @@ class Step(unittest.TestCase):
         self.assertRegex(lines[2], r"^layers +T +V +scored +batch +parameters +ms +quartiles +data +forward +backward +update +metrics +tokens/s +peak memory$")
         self.assertRegex(lines[3], r"^softmax +16 +32 +1 +2 ")
 
+    def test_operators(self):
+        arguments = ["--mixer", "softmax", "--shape", "16,32", "--batch", 2, "--layers", 3, *QUICK]
+        step = json.loads(call([BINARY, "bench", "step", *arguments, "--operators", 1000, "--json"])[0])["steps"][0]
+        products = [o for o in step["operators"] if o["name"] == "aten::mm [32, 64] [64, 192]"]
+        self.assertEqual([p["calls"] for p in products], [3])
+        times = [o["milliseconds"] for o in step["operators"]]
+        self.assertEqual(times, sorted(times, reverse=True))
+        self.assertTrue(min(times) >= 0 and sum(times) > 0)
+        out, _ = call([BINARY, "bench", "step", *arguments, "--operators", 2])
+        self.assertRegex(out, r"\n +ms +calls +operators of softmax, T 16, V 32\n.*\n.*\n *-?\d+\.\d+ +the rest of a step: .*\n$")
+
     def test_mistakes(self):
         for arguments, message in [
             (["step", "--mixer", "dleta"], "unknown mixer 'dleta'; did you mean 'delta'?"),
