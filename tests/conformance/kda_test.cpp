@@ -1,6 +1,8 @@
 // Kimi Delta Attention against its equations, written out token by token from the parameters; its sizes; what it reduces to.
 #include "parts.h"
 
+#include "mixers/gates.h"
+
 using namespace palimpsest;
 using namespace palimpsest::conformance;
 
@@ -21,9 +23,6 @@ at::Tensor faded_delta_rule(const at::Tensor& q, const at::Tensor& k, const at::
 }
 
 at::Tensor soft(const at::Tensor& x) { return (1 + x.exp()).log(); }
-
-// Fills the parameter NAME of `to` with that of `from`.
-void copy(const Parts& from, const Parts& to, const std::string& name) { to[name].copy_(from[name]); }
 
 }  // namespace
 
@@ -73,19 +72,26 @@ TEST_CASE("KDA: its gates start where they are published to start") {
     CHECK(bounded["a_log"].abs().max().item<double>() == 0);
 }
 
-TEST_CASE("KDA: a gate that is the same for all features is that of Gated DeltaNet") {
-    const std::vector<std::pair<std::string, std::string>> shape = {{"value_heads", "4"}, {"expand_k", "0.75"}, {"expand_v", "1.5"}, {"out_gate", "false"}};
-    Parts kda({"kda", shape, false}), gdn({"gated_delta", shape, false});
-    for (const std::string name : {"q.weight", "k.weight", "v.weight", "q_conv.kernel", "k_conv.kernel", "v_conv.kernel", "beta.weight", "a_log",
-                                   "out_norm.weight", "out.weight"}) {
-        copy(gdn, kda, name);
+TEST_CASE("pitfall 25 and 28: no decay gate lets a memory grow", "[pitfall]") {
+    ModelSpec model;
+    nn::Parameters parameters;
+    nn::Scope scope;
+    scope.parameters = &parameters;
+    scope.model = &model;
+    const DecayGate per_head(scope.sub("head"), "mixers.test", 3, 1, 1, 16), per_feature(scope.sub("feature"), "mixers.test", 3, 4, 1, 16);
+    const DecayGate bounded(scope.sub("bounded"), 3, 4, -5);
+    parameters.allocate({1, 2}, {1, 1}, test_device(), at::kFloat);
+    for (const double far : {-1e4, -100.0, -1.0, 0.0, 1.0, 100.0, 1e4}) {
+        INFO("logits about " << far);
+        const at::Tensor narrow = far + noise({2, 2, 5, 3}, 1, at::kFloat), wide = far + noise({2, 2, 5, 12}, 2, at::kFloat);
+        CHECK(per_head(narrow).sizes() == at::IntArrayRef({4, 5, 3}));
+        CHECK(per_feature(wide).sizes() == at::IntArrayRef({4, 5, 3, 4}));
+        for (const at::Tensor& g : {per_head(narrow), per_feature(wide), bounded(wide)}) {
+            CHECK(g.isfinite().all().item<bool>());
+            CHECK(g.max().item<double>() <= 0);
+        }
+        CHECK(bounded(wide).min().item<double>() >= -5);
     }
-    const at::Tensor one = kda["rate.weight"].unflatten(-1, {4, 6}).select(-1, 0);  // [V, HV]
-    gdn["rate.weight"].copy_(at::matmul(kda["rate_down.weight"], one));
-    kda["rate.weight"].copy_(one.unsqueeze(-1).expand({6, 4, 6}).flatten(1));
-    kda["dt_bias"].copy_(gdn["dt_bias"].unsqueeze(-1).expand({4, 6}).flatten());
-    const at::Tensor x = noise({2, 70, width}, 8, at::kDouble);
-    CHECK(within(kda.forward(x), gdn.forward(x), 1e-12));
 }
 
 TEST_CASE("KDA refuses options that do not fit") {
