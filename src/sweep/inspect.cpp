@@ -1,6 +1,7 @@
 #include "sweep/inspect.h"
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "model/model.h"
 #include "sweep/plan.h"
@@ -46,6 +47,10 @@ std::vector<RunSize> inspect_runs(const std::vector<PlannedRun>& runs) {
             bool told = false;
             for (const auto& [message, where] : problems) told = told || message == error.what();
             if (!told) problems.emplace_back(error.what(), varied_text(run.varied));
+        } catch (const std::exception& error) {
+            // No memory for it, here and now: that is for the run to find out, and stops no other.
+            const std::string message = error.what();
+            log_warning("the size of {} is not known: {}", short_id(run.spec.id), message.substr(0, message.find('\n')));
         }
         sizes.push_back(size);
     }

@@ -62,6 +62,15 @@ std::int64_t longest_length(const TaskSpec& task) {
     return length;
 }
 
+// Its process was killed between the end of its file and DONE.
+bool is_complete(const std::string& file) {
+    try {
+        return file_exists(file) && read_run(file).status == "finished";
+    } catch (const Error&) {
+        return false;  // who goes on with it will say what is wrong
+    }
+}
+
 }  // namespace
 
 void read_finished(RunOutcome& outcome) {
@@ -111,7 +120,8 @@ bool RunLane::lock() {
         if (!wanted()) return false;
         throw;
     }
-    if (folder_.state() == RunState::finished) {  // by another process, a moment ago
+    if (folder_.state() != RunState::finished && is_complete(folder_.file("run.h5"))) folder_.write_done();
+    if (folder_.state() == RunState::finished) {  // also by another process, a moment ago
         folder_.unlock();
         skip({Action::skip, "finished"});
         return false;
@@ -132,6 +142,7 @@ void RunLane::skip(const Decision& decision) {
 Lane RunLane::trainer_lane() { return {lane_values(run_.spec), &recorder_, folder_.file("checkpoints"), run_.spec.id}; }
 
 void RunLane::open(Trainer& trainer, std::int64_t from, std::function<std::string()> must_stop) {
+    from_ = from;
     const RunSpec& spec = run_.spec;
     static_cast<void>(create_file(folder_.file("config.yaml"), emit_yaml(spec.resolved)));
     // Lanes make their steps together: only one that is alone draws the terminal's line.
@@ -183,7 +194,9 @@ void RunLane::end_finished(const LaneResult& result, RunWriter& writer) {
     // Its speed is that of this start, on a machine that it shared with them.
     attributes.emplace_back("workers", pack_.options.workers);
     attributes.emplace_back("lanes", static_cast<std::int64_t>(pack_.lanes));
-    writer.finish("finished", summary_values(result, pack_.slices, pack_.policy_answers, recorder_.final_loss(), eval.mean), attributes);
+    LaneResult recorded = result;
+    if (result.step == from_) recorded.tokens_per_second = not_a_number;  // killed after its last step: this start made none
+    writer.finish("finished", summary_values(recorded, pack_.slices, pack_.policy_answers, recorder_.final_loss(), eval.mean), attributes);
     folder_.write_done();
     outcome_.state = RunState::finished;
     outcome_.valid_accuracy = result.last.valid_accuracy;
@@ -202,7 +215,8 @@ void RunLane::end_failed(const RunFailure& failure) {
             writer->finish("failed", {}, {});
         }
     } catch (const std::exception& error) {
-        log_error("{}", error.what());  // what stands on disk is whole, as of the last flush
+        // What stands on disk is whole, as of the last flush.
+        if (error.what() != failure.message) log_error("{}{}", recorder_.prefix(), error.what());
     }
     try {
         folder_.write_failed(failure);

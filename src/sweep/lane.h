@@ -55,6 +55,7 @@ private:
     const PackFacts& pack_;
     RunFolder folder_;
     RunOutcome outcome_;
+    std::int64_t from_ = 0;  // step of this start
     std::optional<RunLog> log_;
     std::optional<ProgressReporter> reporter_;
     RunRecorder recorder_;

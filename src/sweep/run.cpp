@@ -16,12 +16,6 @@ namespace {
 
 using Lanes = std::vector<RunLane*>;
 
-std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
-    std::vector<Lane> of_trainer;
-    for (RunLane* lane : lanes) of_trainer.push_back(lane->trainer_lane());
-    return std::make_unique<Trainer>(spec, std::move(of_trainer));
-}
-
 RunFailure failure_of(const std::exception& error) {
     const std::string text = error.what();
     // The CPU's allocator throws what any other check of LibTorch throws.
@@ -30,6 +24,18 @@ RunFailure failure_of(const std::exception& error) {
     // LibTorch puts a stack trace under its messages, of either form.
     const std::string first_lines = text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #0: ")));
     return memory ? RunFailure{"oom", "out of memory: " + first_lines, -1} : RunFailure{"error", first_lines, -1};
+}
+
+std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
+    std::vector<Lane> of_trainer;
+    for (RunLane* lane : lanes) of_trainer.push_back(lane->trainer_lane());
+    try {
+        return std::make_unique<Trainer>(spec, std::move(of_trainer));
+    } catch (const Error&) {
+        throw;
+    } catch (const std::exception& error) {
+        throw Error(ExitCode::run_failed, failure_of(error).message);  // no memory for so large a model
+    }
 }
 
 // Trains locked lanes under the eyes of the attendant and writes down how each ended.

@@ -118,7 +118,8 @@ class Sweeps(unittest.TestCase):
                 self.assertEqual(len(file["train"][name]), len(file["train/step"]), f"{path}: {name}")
 
     def check_done_once(self, folder):
-        """Finished, exactly one start came to the end, and each other went on where a checkpoint stood."""
+        """Finished, and its steps were made once: a start that was killed between its last step and DONE leaves nothing but the end to
+        the next one. Returns the number of starts."""
         self.assertTrue((folder / "DONE").exists(), folder)
         for name in ("LOCK", "FAILED.json"):
             self.assertFalse((folder / name).exists(), folder / name)
@@ -126,8 +127,10 @@ class Sweeps(unittest.TestCase):
         with h5py.File(folder / "run.h5", "r") as file:
             self.assertEqual(file.attrs["status"], "finished")
             reasons = file["starts/reason"].asstr()[:].tolist()
-            self.assertEqual([r for r in reasons if r == "finished"], ["finished"], (folder, reasons))
-            self.assertEqual(reasons[-1], "finished")
+            steps = list(zip(reasons, file["starts/from_step"][:].tolist(), file["starts/to_step"][:].tolist()))
+            ends = [(start, end) for reason, start, end in steps if reason == "finished"]
+            self.assertEqual(reasons[-1], "finished", (folder, steps))
+            self.assertTrue(all(start == end == ends[0][1] for start, end in ends[1:]), (folder, steps))
             return len(reasons)
 
     def check_same(self, results, expected, name="grid"):

@@ -88,12 +88,15 @@ class Workers(Sweeps):
 
     def test_a_failure_in_the_middle(self):
         (self.folder / "grid.yaml").write_text(config(150, "{grid: {train.init_scale: [1, 1e20, 2]}}"))
-        _, err = self.sweep("failed", code=3)
+        _, err = self.sweep("failed", "run.threads=0", code=3)
         self.assertRegex(err, r"\[2/3\] error: step \d+, lane 0: .* is not finite")
         folder = next(f for f in self.runs("failed").values() if "e_20" in f.name or "e+20" in f.name)
         self.assertIn(f"[2/3] failed; log: {folder}/run.log\n", err)
         self.assertRegex(err, rf"\n1 of 3 runs failed:\nrun +error +log +try again\n{folder.name[:8]} \S+ +step \d+, lane 0: .* +{re.escape(str(folder))}/run.log +palimpsest resume {re.escape(str(folder))}\n")
         self.assertEqual(sorted(self.states("failed").values()), ["failed", "finished", "finished"])
+        cores = int(json.loads(subprocess.run([BINARY, "doctor", "--json"], capture_output=True, check=True).stdout)["facts"]["usable threads"])
+        with h5py.File(folder / "run.h5", "r") as file:
+            self.assertEqual(file["provenance"].attrs["threads"], max(1, cores // 2))
         # One at a time, so that the second failure would come after the first.
         (self.folder / "grid.yaml").write_text(config(150, "{grid: {train.init_scale: [1e20, 2e20, 1]}}"))
         _, err = self.sweep("fast", "--fail-fast", jobs=1, code=3)
@@ -213,11 +216,14 @@ class Workers(Sweeps):
                 np.testing.assert_allclose(file["train/loss"][:], other["train/loss"][:], rtol=1e-2, atol=1e-3)
 
     def test_a_run_that_takes_too_much_memory(self):
-        (self.folder / "grid.yaml").write_text(config(100, "{grid: {train.batch: [4, 300000000, 8]}}"))
+        # In the step, and already for the model.
+        (self.folder / "grid.yaml").write_text(config(100, "{grid: {train.batch: [4, 300000000, 8], model.width: [8, 400000]}, exclude: [{train.batch: [300000000, 8], model.width: 400000}]}"))
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
         _, err = self.sweep("memory", code=3, preexec_fn=limit)
-        self.assertRegex(err, r"\[2/3\] error: out of memory: ")
-        self.assertRegex(err, r"1 of 3 runs failed:\n.*\n[0-9a-f]{8} batch=300000000 +out of memory: ")
+        self.assertRegex(err, r"warning: the size of [0-9a-f]{8} is not known: .*can't allocate memory")
+        self.assertRegex(err, r"\[2/4\] failed: out of memory: ")
+        self.assertRegex(err, r"\[3/4\] error: out of memory: ")
+        self.assertRegex(err, r"2 of 4 runs failed:\n.*\n[0-9a-f]{8} batch=4-width=400000 +out of memory: .*\n[0-9a-f]{8} batch=300000000-width=8 +out of memory: ")
         self.assertEqual(sorted(self.states("memory").values()), ["failed", "finished", "finished"])
 
     def test_results_that_cannot_be_written(self):

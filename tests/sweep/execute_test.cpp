@@ -87,6 +87,17 @@ TEST_CASE("a run leaves everything that a reader needs") {
         CHECK(second.test_accuracy == outcome.test_accuracy);
         CHECK(read_file(outcome.folder + "/run.h5") == before);
     }
+    SECTION("killed between the end of its file and DONE: it is not trained again") {
+        const std::string before = read_file(outcome.folder + "/run.h5");
+        remove_file(outcome.folder + "/DONE");
+        const RunOutcome second = run_once(plan, into(folder), request);
+        CHECK(second.skipped);
+        CHECK(second.state == RunState::finished);
+        CHECK(second.test_accuracy == outcome.test_accuracy);
+        CHECK(file_exists(outcome.folder + "/DONE"));
+        CHECK_FALSE(file_exists(outcome.folder + "/LOCK"));
+        CHECK(read_file(outcome.folder + "/run.h5") == before);
+    }
 }
 
 TEST_CASE("a run that is asked to stop can go on") {
