@@ -66,7 +66,8 @@ TEST_CASE("lane law: lanes packed are lanes alone") {
                 CHECK(within(all.x[lane], one.x[0], limit));
                 for (std::size_t i = 0; i < one.parameters.size(); ++i) {
                     INFO(one.parameters[i].first);
-                    CHECK(within(all.parameters[i].second[lane], one.parameters[i].second[0], limit));
+                    // sums over the whole batch, which may cancel: on a GPU the order of their terms depends on the shape
+                    CHECK(within(all.parameters[i].second[lane], one.parameters[i].second[0], 3 * limit));
                 }
             }
         }
