@@ -79,12 +79,15 @@ class Peer:
     def measure(self, warmup, repeats):
         samples = []
         for n in range(warmup + repeats):
+            if n == warmup:
+                before = time.process_time()
             start = time.perf_counter()
             loss = self.step(n)
             samples.append(1e3 * (time.perf_counter() - start))
+        processor = 1e3 * (time.process_time() - before) / repeats
         if not bool(loss.isfinite()):
             raise RuntimeError("the peer's loss is not finite")
-        return samples[warmup:]
+        return samples[warmup:], processor
 
 
 def serve(requests, threads):
@@ -120,33 +123,46 @@ class Server:
             sys.exit(f"error: {request[0]}: {answer}")
         return answer
 
+    def close(self):
+        self.requests.send(None)
+        self.process.join()
 
-def summary(samples):
+
+def summary(rounds):
+    """Of the rounds' (samples, processor time of a step)."""
+    samples = [sample for some, _ in rounds for sample in some]
     lower, median, upper = statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else samples * 3
-    return {"median": median, "lower": lower, "upper": upper, "least": min(samples), "samples": len(samples)}
+    return {"median": median, "lower": lower, "upper": upper, "least": min(samples), "samples": len(samples),
+            "processor": statistics.median(processor for _, processor in rounds)}
+
+
+def compare_case(arguments, case, step, servers):
+    mine, theirs = [], {}
+    for _ in range(arguments.rounds):
+        now = ours(arguments.palimpsest, case, arguments, arguments.warmup, arguments.repeats)[1]
+        mine.append((now["samples"], now["processor_milliseconds"]))
+        for way in WAYS[case.split(":")[0]]:
+            for wait, server in servers.items():
+                theirs.setdefault(f"{way}, {wait}", []).append(server.measure(case, step, way, arguments.warmup, arguments.repeats))
+    us, peers = summary(mine), {name: summary(rounds) for name, rounds in theirs.items()}
+    fastest = min(peers, key=lambda name: peers[name]["median"])
+    return {"case": case, **{key: step[key] for key in ("length", "vocabulary", "scored", "batch", "width", "parameters")},
+            "palimpsest": us, "peer": peers, "fastest_peer": fastest, "ratio": peers[fastest]["median"] / us["median"],
+            "ratio_of_least": min(p["least"] for p in peers.values()) / us["least"],
+            "ratio_of_processor_time": min(p["processor"] for p in peers.values()) / us["processor"]}
 
 
 def compare(arguments):
     descriptions = {case: ours(arguments.palimpsest, case, arguments, 1, 1) for case in arguments.case}
     machine = next(iter(descriptions.values()))[0]
     servers = {wait: Server(wait, machine["threads"]) for wait in WAITS}
-    load = [os.getloadavg()[0]]
-    results = []
+    load, results = [os.getloadavg()[0]], []
     for case, (_, step) in descriptions.items():
-        mine, peers = [], {}
-        for _ in range(arguments.rounds):
-            mine += ours(arguments.palimpsest, case, arguments, arguments.warmup, arguments.repeats)[1]["samples"]
-            for way in WAYS[case.split(":")[0]]:
-                for wait, server in servers.items():
-                    peers.setdefault(f"{way}, {wait}", []).extend(server.measure(case, step, way, arguments.warmup, arguments.repeats))
-        fastest = min(peers, key=lambda name: statistics.median(peers[name]))
-        result = {"case": case, **{key: step[key] for key in ("length", "vocabulary", "scored", "batch", "width", "parameters")},
-                  "palimpsest": summary(mine), "peer": {name: summary(samples) for name, samples in peers.items()}, "fastest_peer": fastest}
-        result["ratio"] = result["peer"][fastest]["median"] / result["palimpsest"]["median"]
-        result["ratio_of_least"] = min(p["least"] for p in result["peer"].values()) / result["palimpsest"]["least"]
-        results.append(result)
+        results.append(compare_case(arguments, case, step, servers))
         load.append(os.getloadavg()[0])
-        print(f"{case}: {result['ratio']:.2f}", file=sys.stderr)
+        print(f"{case}: {results[-1]['ratio']:.2f}", file=sys.stderr)
+    for server in servers.values():
+        server.close()
     return {"machine": machine, "rounds": arguments.rounds, "repeats": arguments.repeats, "load": load, "cases": results}
 
 
@@ -156,10 +172,11 @@ def table(answer):
     machine = answer["machine"]
     lines = [f"{machine['processor']}, {machine['threads']} threads; palimpsest {machine['commit'][:12]}, LibTorch {machine['libtorch']}; "
              f"{answer['rounds']} rounds of {answer['repeats']} steps each; load {min(answer['load']):.1f} to {max(answer['load']):.1f}", "",
-             "| mixer | T | V | scored | palimpsest, ms | peer, ms | the fastest peer | ratio | of the least |", "|---|---|---|---|---|---|---|---|---|"]
+             "| mixer | T | V | scored | palimpsest, ms | peer, ms | the fastest peer | ratio | of the least | of processor time |", "|---|---|---|---|---|---|---|---|---|---|"]
     for r in answer["cases"]:
         lines.append(f"| {r['case'].split(':')[0]} | {r['length']} | {r['vocabulary']} | {r['scored']} | {cell(r['palimpsest'])} | "
-                     f"{cell(r['peer'][r['fastest_peer']])} | {r['fastest_peer']} | {r['ratio']:.1f} | {r['ratio_of_least']:.1f} |")
+                     f"{cell(r['peer'][r['fastest_peer']])} | {r['fastest_peer']} | {r['ratio']:.1f} | {r['ratio_of_least']:.1f} | "
+                     f"{r['ratio_of_processor_time']:.1f} |")
     return "\n".join(lines)
 
 
@@ -179,7 +196,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--threads", type=int, default=0, help="0: all cores of the machine")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="each measures us and every peer once")
     parser.add_argument("--repeats", type=int, default=8, help="steps measured in a round")
     parser.add_argument("--warmup", type=int, default=3, help="steps before them")
     parser.add_argument("--json", action="store_true", help="as JSON")

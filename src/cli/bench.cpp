@@ -154,6 +154,7 @@ Json step_json(const PlannedRun& run, const train::StepBench& bench) {
             {"milliseconds", spread_json(bench.times.total)},
             {"parts", parts},
             {"samples", bench.times.total},
+            {"processor_milliseconds", bench.processor},
             {"tokens_per_second", static_cast<double>(bench.batch * bench.length) / median(bench.times.total) * 1e3},
             {"peak_memory", bench.peak_memory < 0 ? Json() : Json(bench.peak_memory)},
             {"operators", operators},
@@ -167,6 +168,7 @@ std::vector<std::string> step_row(const RunSpec& spec, const train::StepBench& b
     for (const std::int64_t number : {bench.length, bench.vocabulary, bench.scored, bench.batch, bench.parameters}) row.push_back(std::to_string(number));
     row.push_back(fmt::format("{:.2f}", median(bench.times.total)));
     row.push_back(quartiles(bench.times.total));
+    row.push_back(fmt::format("{:.2f}", bench.processor));
     for (const Milliseconds& part : bench.times.parts) row.push_back(fmt::format("{:.2f}", median(part)));
     row.push_back(format_rate(static_cast<double>(bench.batch * bench.length) / median(bench.times.total) * 1e3));
     row.push_back(bench.peak_memory < 0 ? "-" : format_bytes(bench.peak_memory));
@@ -201,7 +203,7 @@ ExitCode bench_step(const StepArguments& a, const CLI::App& verb, const Session&
     const std::vector<PlannedRun> runs = config.empty() ? own_runs(a, overrides) : runs_of_config(config, overrides);
     wait_without_spinning(session.command);
 
-    std::vector<std::string> header = {"layers", "T", "V", "scored", "batch", "parameters", "ms", "quartiles"};
+    std::vector<std::string> header = {"layers", "T", "V", "scored", "batch", "parameters", "ms", "quartiles", "processor"};
     header.insert(header.end(), std::begin(step_part_names), std::end(step_part_names));
     header.insert(header.end(), {"tokens/s", "peak memory"});
     Table table(header);
@@ -220,7 +222,7 @@ ExitCode bench_step(const StepArguments& a, const CLI::App& verb, const Session&
         }
     }
     if (a.json) print(Json{{"machine", machine}, {"warmup", a.warmup}, {"repeats", a.repeats}, {"steps", steps}}.dump(2) + "\n");
-    else print(machine_text(machine) + table.str() + "\nms: median of whole steps; the parts are medians too, so they need not add up\n" + operators);
+    else print(machine_text(machine) + table.str() + "\nms: median of whole steps; processor: mean time of all threads together; the parts are medians, so they need not add up\n" + operators);
     return ExitCode::ok;
 }
 

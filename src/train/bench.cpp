@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <fstream>
 #include <string>
 
@@ -24,6 +25,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point then) { return std::chrono::duration<double, std::milli>(Clock::now() - then).count(); }
+
+double processor_milliseconds() {
+    timespec now{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
 
 // The most memory since reset_peak(): resident of this process (Linux), or in use by tensors on the GPU; -1 where nobody tells.
 void reset_peak(at::Device device) {
@@ -115,7 +122,7 @@ StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t war
         fail(ExitCode::usage, "operators can be timed on the CPU only; on a GPU use its profiler (nsys, ncu)");
     RunSpec run = spec;
     run.train.epochs = 0;
-    run.train.steps = warmup + 2 * repeats;
+    run.train.steps = warmup + 3 * repeats;
     run.data.check_overlap = false;
     // The other segments stay where they cost nothing: the model is as long as the longest of them.
     run.task.valid = spec.task.train;
@@ -139,7 +146,11 @@ StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t war
     const Runtime runtime = apply_runtime(run.run);
     out.threads = runtime.threads;
     reset_peak(runtime.device);
-    out.times = trainer.time_steps(warmup, repeats, operators);
+    if (warmup > 0) trainer.time_steps(warmup, 0, false);
+    const double before = processor_milliseconds();
+    out.times = trainer.time_steps(0, repeats, false);
+    out.processor = (processor_milliseconds() - before) / static_cast<double>(repeats * (runtime.device.is_cuda() ? 2 : 1));
+    if (operators) out.times.operators = trainer.time_steps(0, repeats, true).operators;
     out.peak_memory = peak(runtime.device);
     if (!std::isfinite(out.times.loss))
         fail(ExitCode::run_failed, "the loss is not finite after {} steps: such a run has no speed", warmup + repeats);

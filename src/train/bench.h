@@ -30,6 +30,7 @@ struct StepBench {
     std::int64_t batch = 0, parameters = 0;
     int threads = 0;
     StepTimes times;
+    double processor = 0;           // milliseconds of processor time of a step, all threads: steadier where others use the machine
     std::int64_t peak_memory = -1;  // bytes while steps were made: of the process, or of the GPU's tensors; -1: not known
 };
 // `spec` as it is, but for what comes after a step: no evaluation, no checkpoint, no check of overlap. `operators` asks for

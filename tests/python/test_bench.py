@@ -48,6 +48,7 @@ class Step(unittest.TestCase):
             self.assertTrue(0.5 * times["least"] < parts < 1.5 * max(step["samples"]), (parts, times))
             self.assertAlmostEqual(step["tokens_per_second"], 4 * step["length"] / times["median"] * 1e3)
             self.assertGreater(step["peak_memory"], 10_000_000)
+            self.assertGreater(step["processor_milliseconds"], 0)
             self.assertEqual(step["config"]["model"]["width"], 16)
             self.assertIn(step["layers"][0], step["config"]["mixers"])
         # One block of attention at width 16: embedding, positions, qkv, out, two norms.
@@ -72,7 +73,7 @@ class Step(unittest.TestCase):
         out, _ = call([BINARY, "bench", "step", "--mixer", "softmax", "--shape", "16,32", "--batch", 2, *QUICK, "mixers.softmax.heads=2", "model.positions=rotary"])
         lines = out.splitlines()
         self.assertRegex(lines[0], r"^palimpsest \d.*LibTorch 2\..*, 1 thread$")
-        self.assertRegex(lines[2], r"^layers +T +V +scored +batch +parameters +ms +quartiles +data +forward +backward +update +metrics +tokens/s +peak memory$")
+        self.assertRegex(lines[2], r"^layers +T +V +scored +batch +parameters +ms +quartiles +processor +data +forward +backward +update +metrics +tokens/s +peak memory$")
         self.assertRegex(lines[3], r"^softmax +16 +32 +1 +2 ")
 
     def test_operators(self):
@@ -131,8 +132,9 @@ class Peer(unittest.TestCase):
         self.assertEqual(len(out.splitlines()), 11)
 
     def test_both_in_turns(self):
-        out, _ = call([sys.executable, PEER, "--palimpsest", BINARY, "--case", "softmax:16,32", "--case", "gated_delta:32,32,2", "--batch", 2, "--width", 16, "--threads", 1,
+        out, err = call([sys.executable, PEER, "--palimpsest", BINARY, "--case", "softmax:16,32", "--case", "gated_delta:32,32,2", "--batch", 2, "--width", 16, "--threads", 1,
                        "--rounds", 2, "--repeats", 2, "--warmup", 1, "--json"])
+        self.assertNotIn("Traceback", err)
         cases = json.loads(out)["cases"]
         self.assertEqual([c["case"] for c in cases], ["softmax:16,32", "gated_delta:32,32,2"])
         self.assertEqual(list(cases[1]["peer"]), ["rows, active", "rows, passive", "solve, active", "solve, passive"])
@@ -141,6 +143,7 @@ class Peer(unittest.TestCase):
             fastest = case["peer"][case["fastest_peer"]]
             self.assertEqual(fastest["median"], min(p["median"] for p in case["peer"].values()))
             self.assertAlmostEqual(case["ratio"], fastest["median"] / case["palimpsest"]["median"])
+            self.assertAlmostEqual(case["ratio_of_processor_time"], min(p["processor"] for p in case["peer"].values()) / case["palimpsest"]["processor"])
 
 
 class PeerWithoutTorch(unittest.TestCase):

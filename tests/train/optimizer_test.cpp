@@ -1,6 +1,8 @@
 // AdamW against torch.optim.AdamW, clipping, decay groups, lanes, and the schedule.
 #include "train/optimizer.h"
 
+#include <ATen/Parallel.h>
+
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -173,6 +175,26 @@ TEST_CASE("a lane of a pack is updated as it is alone", "[train][optimizer]") {
     }
     CHECK(same_bytes(pack.values(0), alone.values(0)));
     CHECK_FALSE(same_bytes(pack.values(1), alone.values(0)));
+}
+
+TEST_CASE("AdamW's sums and updates are the same bits with one thread and with three", "[train][optimizer]") {
+    const int before = at::get_num_threads();
+    std::vector<std::vector<float>> results;
+    for (const int threads : {1, 3}) {
+        at::set_num_threads(threads);
+        nn::Parameters parameters;  // 61 pieces, enough for several threads
+        parameters.declare("a", {490'001}, nn::InitRule::normal(1), nn::Decay::yes);
+        parameters.allocate({5}, {1}, at::kCPU);
+        parameters.gradients().copy_(parameters.values() * 0.3);
+        AdamW adamw(parameters, {{}}, options(1, DecayOn::matrices));
+        for (int t = 0; t < 3; ++t) adamw.step(finite_loss(1), 1);
+        const float* values = parameters.values().data_ptr<float>();
+        results.emplace_back(values, values + 490'001);
+        results.back().push_back(static_cast<float>(adamw.gradient_norm().item<double>()));
+        CHECK(adamw.updates().item<std::int64_t>() == 3);
+    }
+    at::set_num_threads(before);
+    CHECK(same_bytes(results[0], results[1]));
 }
 
 TEST_CASE("a lane that is not finite, or not live, keeps parameters and moments bit for bit", "[train][optimizer]") {
