@@ -83,7 +83,7 @@ class SlowKills(Sweeps):
                     # Now and then while all start up; else somewhere in the time that a run takes.
                     if rng.random() < 0.8:
                         wait_for(lambda: self.workers(results) or process.poll() is not None)
-                    time.sleep(rng.uniform(0, self.took / 4))
+                    time.sleep(rng.uniform(0, self.took / 8))
                     if kind := self.kill_something(process, results, rng):
                         kills[kind] += 1
                         self.look(results, done)
