@@ -34,6 +34,7 @@ ExitCode work(const Arguments& arguments, const Session& session) {
     wait_without_spinning(session.command);
     static StopRequest request;  // signal handlers write it to the very end
     handle_signals_of_worker(request, static_cast<pid_t>(arguments.parent));
+    if (request.stop.load()) return request.exit_code();  // the parent was gone before anything began
     if (arguments.parent != 0) std::ofstream("/proc/self/oom_score_adj") << 500;  // rather this run than the sweep
 
     const std::string path = arguments.plan.empty() ? arguments.folder + "/manifest.yaml" : arguments.plan;
