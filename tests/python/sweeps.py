@@ -80,7 +80,7 @@ class Sweeps(unittest.TestCase):
         command = [BINARY, "sweep", config, "-j", str(jobs), "--results", str(self.folder / results), *arguments]
         return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
-    def finish(self, process, code=0, timeout=120):
+    def finish(self, process, code=0, timeout=300):
         out, err = process.communicate(timeout=timeout)
         if code is not None:
             self.assertEqual(process.returncode, code, f"{out}\n{err}")
