@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 from plot_records import (ACCURACY, SLICE_AXES, Answers, PlotError, apply_filters, best_over, by_slice, check_key, choose_axes, distinct,
-                          drop_unmeasured, format_value, having, is_measured, mixer_key, is_number, read_paths, same_but_seed, varying, words)
+                          drop_unasked, drop_unmeasured, format_value, having, is_measured, mixer_key, is_number, read_paths, same_but_seed, varying, words)
 
 # Okabe and Ito's colours, told apart by colour-blind readers; markers tell them apart in grey.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#7F6A00", "#333333", "#999999"]
@@ -241,6 +241,7 @@ def draw_categories(axis, options, runs, with_policy):
 
 
 def draw_slices(plt, options, runs):
+    runs = drop_unasked(runs)
     choose_axes(options, runs)
     measured = {run.run_id: by_slice(run, options.y, options.x) for run in runs}
     figure, axes, values = panels(plt, options, runs, sharex=False)  # tasks have other segments and distances
@@ -274,6 +275,7 @@ def draw_heat(plt, options, runs):
     """A row for each hue, a column for each place on the axis, the mean over seeds in every cell; one panel for each metric."""
     if options.x not in SLICE_AXES:
         raise PlotError(f"--kind heat needs --x {', '.join(SLICE_AXES[:-1])} or {SLICE_AXES[-1]}")
+    runs = drop_unasked(runs)
     metrics = ["test_accuracy", "test_stale_rate"] if options.y == "test_accuracy" else [options.y]
     choose_axes(options, runs)
     hues = distinct(runs, options.hue)
@@ -360,6 +362,7 @@ def draw_range(axis, curves, look, label, markers):
 
 
 def draw_classes(plt, options, runs):
+    runs = drop_unasked(runs)
     options.x = None
     choose_axes(options, runs)
     answers = {run.run_id: Answers(run) for run in runs}
@@ -429,7 +432,7 @@ def parse(arguments):
     parser.add_argument("--filter", metavar="KEY=VALUE", action="append", default=[], help="only runs with this value; may be repeated")
     parser.add_argument("--best-over", metavar="KEY", action="append", default=[],
                         help="only the runs at this key's best value (train.lr), chosen on valid questions for each of the others; may be repeated")
-    parser.add_argument("--out", metavar="FILE", help=".png or .svg (default: KIND.png beside the first PATH's files)")
+    parser.add_argument("--out", metavar="FILE", help=".png or .svg (default: KIND-X.png beside the first PATH's files)")
     parser.add_argument("--svg", action="store_true", help="write an SVG beside the PNG")
     return parser.parse_args(arguments)
 
@@ -452,7 +455,7 @@ def main(arguments=None):
         out = options.out
         if out is None:
             first = options.paths[0]
-            out = os.path.join(first if os.path.isdir(first) else os.path.dirname(first), options.kind + ".png")
+            out = os.path.join(first if os.path.isdir(first) else os.path.dirname(first), "-".join([options.kind, *([options.x] if options.x else [])]) + ".png")
         if not out.endswith((".png", ".svg")):
             raise PlotError(f"--out must end in .png or .svg, got '{out}'")
         plt = start_drawing()

@@ -251,6 +251,20 @@ def drop_unmeasured(runs, keys):
     return kept
 
 
+def drop_unasked(runs):
+    """Without those that were never evaluated; an error when that leaves none."""
+    def asked(run):
+        counts, = run.columns("eval/answers")  # of a sweep.h5 alone there are none, and that is said here
+        return counts is not None and len(counts) > 0
+
+    kept = [run for run in runs if asked(run)]
+    if not kept:
+        raise PlotError(f"run {runs[0].run_id} has no evaluation")
+    if len(kept) < len(runs):
+        print(f"plot.py: left out: {len(runs) - len(kept)} of {len(runs)} runs have no evaluation (yet)", file=sys.stderr)
+    return kept
+
+
 class Answers:
     """Counts of the last evaluation, [slices, classes], and the coordinates of the slices."""
 

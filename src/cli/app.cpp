@@ -12,6 +12,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace palimpsest::cli {
@@ -148,6 +149,7 @@ std::vector<std::pair<std::string, std::string>> all_versions() {
 }
 
 int run_program(int argc, char** argv) {
+    ::prctl(PR_SET_NAME, "palimpsest");  // begun anew from /proc/self/exe it would be called "exe"
     start_log(LogLevel::info, stderr_terminal());
     ExitCode code = ExitCode::run_failed;
     try {

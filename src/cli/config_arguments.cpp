@@ -63,6 +63,8 @@ ProgressMode progress_mode(const std::string& word) {
     return ProgressMode::always;
 }
 
+bool wants_telling(const ConfigArguments& arguments) { return arguments.explain || arguments.print_config || arguments.dry_run; }
+
 bool only_tells(const ConfigArguments& arguments, const Experiment& experiment) {
     for (const std::string& note : experiment.notes) log_info("note: {}", note);
     if (arguments.explain || arguments.print_config) {
@@ -70,7 +72,7 @@ bool only_tells(const ConfigArguments& arguments, const Experiment& experiment) 
         if (experiment.runs.size() > 1) log_info("the first of {} runs; --dry-run lists them", experiment.runs.size());
     }
     if (arguments.dry_run) print_plan(arguments, experiment);
-    return arguments.explain || arguments.print_config || arguments.dry_run;
+    return wants_telling(arguments);
 }
 
 ExitCode tell_outcome(const RunOutcome& outcome, const StopRequest& request) {

@@ -21,6 +21,7 @@ void add_execution(CLI::App& verb, ConfigArguments& arguments);   // --results, 
 void add_progress(CLI::App& verb, std::string& progress);
 ProgressMode progress_mode(const std::string& word);              // also sets the terminal up for it
 
+bool wants_telling(const ConfigArguments& arguments);             // --print-config, --explain, --dry-run
 // True when the arguments only ask to be told something, which is then on stdout.
 bool only_tells(const ConfigArguments& arguments, const Experiment& experiment);
 

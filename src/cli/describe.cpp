@@ -126,7 +126,7 @@ void check_kind(const std::string& kind, const std::vector<std::string>& words) 
     if (!has(kinds, kind)) {
         const std::string command = meant(kind);
         fail(ExitCode::usage, "'{}' is neither mixer, task nor a section ({}){}", kind, join({kinds.begin() + 2, kinds.end()}, ", "),
-             command.empty() ? "; `palimpsest list` shows mixers and tasks" : "; did you mean `palimpsest " + command + "`?");
+             command.empty() ? "; `palimpsest list` shows mixers and tasks" : (has(mixer_names(), kind) || has(task_names(), kind) ? "; write `palimpsest " + command + "`" : "; did you mean `palimpsest " + command + "`?"));
     }
     // A task asked for as a mixer, or the other way round.
     const char* other = kind == "mixer" ? "task" : "mixer";

@@ -4,6 +4,7 @@
 #include "core/file.h"
 #include "store/run_file.h"
 #include "sweep/plan.h"
+#include "train/checkpoint.h"
 
 #include <CLI/CLI.hpp>
 
@@ -17,16 +18,29 @@ struct Arguments {
     std::string run, results = "results", progress = "auto";
 };
 
+// Of the newest checkpoint: with as many a run goes on bit for bit, also one of a sweep whose workers shared the cores. 0: not known.
+std::int64_t threads_before(const std::string& checkpoints) {
+    const std::vector<std::int64_t> steps = train::checkpoint_steps(checkpoints);
+    if (steps.empty()) return 0;
+    try {
+        const std::string threads = train::read_checkpoint(train::checkpoint_path(checkpoints, steps.back())).fact("threads");
+        return threads.empty() ? 0 : std::stoll(threads);
+    } catch (const Error&) {
+        return 0;  // damaged: the trainer tells, and takes an older one
+    }
+}
+
 ExitCode resume(const Arguments& arguments, const Session& session) {
     const std::string folder = find_run(arguments.run, arguments.results), path = folder + "/config.yaml";
     const Experiment experiment = parse_experiment(path, read_file(path), {}, registry_catalog(), {});
-    const PlannedRun& planned = experiment.runs.front();
+    PlannedRun planned = experiment.runs.front();
     if (const std::string name = std::filesystem::path(folder).filename().string(); !name.starts_with(short_id(planned.spec.id)))
         fail(ExitCode::usage, "'{}' describes the run {}, but its folder is '{}': was it edited? Start it anew with `palimpsest run`", path,
              planned.spec.id, name);
     std::string sweep;
     if (file_exists(folder + "/run.h5")) sweep = read_run(folder + "/run.h5").sweep_id;
     wait_without_spinning(session.command);
+    if (planned.spec.run.threads == 0) planned.spec.run.threads = threads_before(folder + "/checkpoints");
     static StopRequest request;
     handle_signals(request);
     ExecuteOptions options;

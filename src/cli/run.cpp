@@ -11,11 +11,11 @@ namespace palimpsest::cli {
 namespace {
 
 ExitCode run(const ConfigArguments& arguments, const Session& session) {
+    if (!wants_telling(arguments)) wait_without_spinning(session.command);  // first: it begins the program anew
     const Experiment experiment = load_config(arguments.path, arguments.overrides);
     if (experiment.is_sweep)
         fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: palimpsest sweep {}", arguments.path, experiment.runs.size(), arguments.path);
     if (only_tells(arguments, experiment)) return ExitCode::ok;
-    wait_without_spinning(session.command);
     static StopRequest request;  // signal handlers write it to the very end
     handle_signals(request);
     ExecuteOptions options;

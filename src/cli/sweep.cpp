@@ -15,9 +15,9 @@ namespace palimpsest::cli {
 namespace {
 
 ExitCode sweep(const ConfigArguments& arguments, bool fail_fast, std::int64_t workers, const Session& session) {
+    if (!wants_telling(arguments)) wait_without_spinning(session.command);  // first: it begins the program anew
     const Experiment experiment = load_config(arguments.path, arguments.overrides);
     if (only_tells(arguments, experiment)) return ExitCode::ok;
-    wait_without_spinning(session.command);
     static StopRequest request;  // signal handlers write it to the very end
     handle_signals(request);
     ExecuteOptions options;
@@ -40,12 +40,14 @@ ExitCode sweep(const ConfigArguments& arguments, bool fail_fast, std::int64_t wo
         log_info("{} of {} failed:\n{}", failed, plural(total, "run"), failure_table(outcomes));
     if (const auto running = count(RunState::running); running > 0) log_info("{} left to other processes", plural(running, "run"));
     write_sweep_file(folder, manifest.sweep_id, manifest.yaml, collected);  // last: on a full disk it fails too
+    const auto cut_off = total - count(RunState::finished) - count(RunState::failed) - count(RunState::running);
     if (request.stop.load() && count(RunState::finished) < total) {
-        log_info("stopped; {} of {} finished\nresume with: {}", count(RunState::finished), plural(total, "run"), join(session.command, " "));
+        log_info("stopped; {} of {} finished\nresume with: {}", count(RunState::finished), plural(total, "run"), shell_line(session.command));
         return request.exit_code();
     }
+    if (cut_off > 0) log_info("{} of {} cut off\nresume with: {}", cut_off, plural(total, "run"), shell_line(session.command));
     log_info("results: {}", folder);
-    return count(RunState::failed) > 0 ? ExitCode::sweep_partial : ExitCode::ok;
+    return count(RunState::failed) + cut_off > 0 ? ExitCode::sweep_partial : ExitCode::ok;
 }
 
 }  // namespace

@@ -170,8 +170,8 @@ private:
     void tell(std::size_t planned) {
         std::vector<std::string>& notes = experiment_.notes;
         if (!repeated_.empty())
-            notes.push_back(fmt::format("{} of {} points repeat another run and were merged; e.g. {}", repeats_, planned, repeated_));
-        if (excluded_ > 0) notes.push_back(fmt::format("{} of {} points are left out by sweep.exclude", excluded_, planned));
+            notes.push_back(fmt::format("{} of {} runs repeat another and were merged; e.g. {}", repeats_, planned, repeated_));
+        if (excluded_ > 0) notes.push_back(fmt::format("{} of {} runs left out by sweep.exclude", excluded_, planned));
         for (std::size_t e = 0; e < excluded_by_.size(); ++e)
             if (excluded_by_[e] == 0)
                 notes.push_back(fmt::format("{}: this entry of sweep.exclude matches no run", sweep_.exclude[e].source.where()));

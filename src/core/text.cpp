@@ -71,6 +71,19 @@ std::string join(const std::vector<std::string>& words, std::string_view separat
     return fmt::format("{}", fmt::join(words, separator));
 }
 
+std::string shell_line(const std::vector<std::string>& words) {
+    std::vector<std::string> quoted;
+    for (const std::string& word : words) {
+        const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("_-./=,:+@%").find(c) != std::string_view::npos;
+        });
+        std::string text = plain ? word : "'";
+        for (const char c : plain ? std::string_view() : std::string_view(word)) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+        quoted.push_back(plain ? text : text + "'");
+    }
+    return join(quoted, " ");
+}
+
 std::string plural(std::int64_t count, std::string_view noun) {
     return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }

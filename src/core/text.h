@@ -18,6 +18,7 @@ std::size_t edit_distance(std::string_view, std::string_view);
 std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
 
 std::string join(const std::vector<std::string>& words, std::string_view separator);
+std::string shell_line(const std::vector<std::string>& words);  // to paste into a shell: quoted where it must be
 std::string plural(std::int64_t count, std::string_view noun);  // "1 run", "3 runs"
 
 // Columns on a terminal: UTF-8 code points, not bytes ("±" is one).

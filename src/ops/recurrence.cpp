@@ -51,7 +51,7 @@ Backend automatic_backend(const RecurrenceInput& in) {
 void announce(Backend backend, const RecurrenceInput& in) {
     static std::atomic_flag reference_said, chunk_said;
     if ((backend == Backend::reference ? reference_said : chunk_said).test_and_set()) return;
-    log_info("ops.backend: auto takes the {} for {} tokens, heads of {} x {}, on {}",
+    log_info("run.backend: auto takes the {} for {} tokens, heads of {} x {}, on {}",
              backend == Backend::reference ? "token-by-token form" : "chunk form", in.q.size(1), in.q.size(3), in.u.size(3),
              in.q.is_cpu() ? "the CPU" : "the GPU");
 }
@@ -75,7 +75,7 @@ RecurrenceOutput recurrence(const RecurrenceInput& input, Backend backend, bool 
     switch (backend) {
         case Backend::reference: out = recurrence_reference(in, with_residual); break;
         case Backend::chunk: out = recurrence_chunk(in, with_residual); break;
-        default: fail(ExitCode::usage, "ops.backend: fused is not built yet; use auto, reference or chunk");
+        default: fail(ExitCode::usage, "run.backend: fused is not built yet; use auto, reference or chunk");
     }
     out.o = out.o.to(type);
     if (with_residual) out.residual = out.residual.to(type);

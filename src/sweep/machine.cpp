@@ -121,7 +121,7 @@ Attributes process_provenance(const std::vector<std::string>& command) {
     const BuildInfo& build = build_info();
     std::error_code error;
     Attributes facts = {
-        {"command", join(command, " ")},
+        {"command", shell_line(command)},
         {"working_directory", fs::current_path(error).string()},
         {"started", now_utc()},
         {"version", build.version},

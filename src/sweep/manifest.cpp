@@ -86,7 +86,7 @@ std::string manifest_yaml(const Experiment& experiment, const std::string& resul
     manifest.set("name", fields::write(experiment.name));
     manifest.set("sweep_id", Value::scalar(sweep_id(experiment), true));
     manifest.set("created", Value::scalar(now_utc(), true));
-    manifest.set("command", fields::write(join(command, " ")));
+    manifest.set("command", fields::write(shell_line(command)));
     manifest.set("overrides", list_of(experiment.overrides));
     const Value& first = experiment.runs.front().spec.resolved;
     manifest.set("config", first);

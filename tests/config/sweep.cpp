@@ -92,7 +92,7 @@ TEST_CASE("points that are the same run are merged, and it is said", "[sweep]") 
     CHECK(experiment.runs.size() == 8);
     REQUIRE(experiment.notes.size() == 1);
     CHECK(experiment.notes[0] ==
-          "4 of 12 points repeat another run and were merged; e.g. model.mixer=softmax mixers.delta.heads=2 seed=1 is "
+          "4 of 12 runs repeat another and were merged; e.g. model.mixer=softmax mixers.delta.heads=2 seed=1 is "
           "model.mixer=softmax "
           "mixers.delta.heads=1 seed=1");
 }

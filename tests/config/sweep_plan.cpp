@@ -141,7 +141,7 @@ TEST_CASE("a whole task can be drawn, and goes by its name", "[sweep]") {
     CHECK(experiment.runs.size() == 2);
     for (const PlannedRun& run : experiment.runs) CHECK(run.varied[0] == std::pair<std::string, std::string>("task", run.spec.task.name));
     REQUIRE(experiment.notes.size() == 1);
-    CHECK_THAT(experiment.notes[0], ContainsSubstring("6 of 8 points repeat another run and were merged"));
+    CHECK_THAT(experiment.notes[0], ContainsSubstring("6 of 8 runs repeat another and were merged"));
 }
 
 TEST_CASE("what a random block may say", "[sweep]") {
@@ -191,7 +191,7 @@ TEST_CASE("excluded are the points whose resolved values match a whole entry", "
     const std::string grid = "grid: {model.mixer: [softmax, delta], train.lr: [1e-3, 1e-2, 3e-2]}";
     const Experiment one = plan("{" + grid + ", exclude: [{model.mixer: softmax, train.lr: 0.01}]}");
     CHECK(values(one) == Lines{"softmax 0.001", "softmax 0.03", "delta 0.001", "delta 0.01", "delta 0.03"});
-    CHECK(one.notes == Lines{"1 of 6 points are left out by sweep.exclude"});
+    CHECK(one.notes == Lines{"1 of 6 runs left out by sweep.exclude"});
     CHECK(values(plan("{" + grid + ", exclude: [{model.mixer: softmax, train.lr: [1e-2, 30e-3]}, {model.mixer: delta, train.lr: 1e-3}]}")) ==
           Lines{"softmax 0.001", "delta 0.01", "delta 0.03"});
     // Seeds and keys that nothing sweeps are resolved too.

@@ -95,3 +95,8 @@ TEST_CASE("durations, rates and bytes as a person reads them") {
     CHECK(format_bytes(1024 * 1024 - 1) == "1.0 MiB");
     CHECK(format_bytes(std::int64_t{5} << 30) == "5.0 GiB");
 }
+
+TEST_CASE("a command can be pasted into a shell") {
+    CHECK(shell_line({"palimpsest", "run", "a.yaml", "train.lr=1e-3"}) == "palimpsest run a.yaml train.lr=1e-3");
+    CHECK(shell_line({"x", "", "a b", "m=[1, \"s\"]", "it's"}) == "x '' 'a b' 'm=[1, \"s\"]' 'it'\\''s'");
+}

@@ -365,5 +365,5 @@ TEST_CASE("inputs that do not fit are named", "[recurrence][errors]") {
     CHECK(message([](auto& in) { in.q = in.q.select(0, 0); }) == "recurrence: q is [4, 3, 5]; it must be [N, T, H, K]");
     CHECK(message([](auto& in) { in.k = at::Tensor(); }) == "recurrence: q, k and u are required");
     CHECK(message([](auto& in) { in.chunk = 20; }) == "recurrence: chunk is 20; it must be a multiple of 16");
-    CHECK(message([](auto&) {}, ops::Backend::fused) == "ops.backend: fused is not built yet; use auto, reference or chunk");
+    CHECK(message([](auto&) {}, ops::Backend::fused) == "run.backend: fused is not built yet; use auto, reference or chunk");
 }

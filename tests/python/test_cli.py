@@ -75,7 +75,7 @@ class Usage(Cli):
             (["list", "layers"], "error: WHAT: layers not in {mixers,tasks}\nsee: palimpsest list --help\n"),
             (["describe", "mixer", "dleta"], re.compile(r"error: unknown mixer 'dleta'; did you mean 'delta'\?; known mixers: base_conv, delta, .*\n")),
             (["describe", "task"], "error: which task? mqar, needle, overwrite\n"),
-            (["describe", "delta"], "error: 'delta' is neither mixer, task nor a section (model, train, data, eval, run); did you mean `palimpsest describe mixer delta`?\n"),
+            (["describe", "delta"], "error: 'delta' is neither mixer, task nor a section (model, train, data, eval, run); write `palimpsest describe mixer delta`\n"),
             (["describe", "mqra", "length=32"], re.compile(r"error: 'mqra' is neither .*; did you mean `palimpsest describe task mqar`\?\n")),
             (["describe", "mixers"], re.compile(r"error: 'mixers' is neither .*; did you mean `palimpsest describe mixer NAME`\?\n")),
             (["describe", "trian"], re.compile(r"error: 'trian' is neither .*; did you mean `palimpsest describe train`\?\n")),

@@ -298,7 +298,7 @@ class Plans(Base):
         (self.folder / "configs").symlink_to(SOURCE / "configs")
         out, err = self.call("sweep", "page.yaml", "--dry-run")
         told = re.search(r"= (\d+) runs, of which (\d+) are excluded:\n.*lists the other (\d+)\.", page)
-        self.assertIn(f"note: {told[2]} of {told[1]} points are left out by sweep.exclude\n", err)
+        self.assertIn(f"note: {told[2]} of {told[1]} runs left out by sweep.exclude\n", err)
         self.assertEqual(len(out.splitlines()) - 1, int(told[3]))
         self.assertEqual(re.split("  +", out.splitlines()[0])[:7],
                          ["id", "model.mixer", "train.batch", "train.steps", "train.lr", "train.weight_decay", "seed"])

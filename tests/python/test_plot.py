@@ -289,6 +289,12 @@ class Mistakes(unittest.TestCase):
         code, _, err = call(early, "--out", os.path.join(folder, "early.png"))
         self.assertEqual(code, 2)
         self.assertIn("no run has 'test_accuracy' (--y)", err)
+        path = synthetic.write_run(os.path.join(early, "b"), "b", "delta", 2, finished=False)
+        with h5py.File(path, "r+") as file:
+            del file["eval/answers"]
+        for kind in ("classes", "heat", "accuracy"):
+            code, _, err = call(early, "--kind", kind, "--x", "overwrites", "--out", os.path.join(folder, "early.png"))
+            self.assertEqual((code, err), (0, "plot.py: left out: 1 of 2 runs have no evaluation (yet)\n"), kind)
 
 
 if __name__ == "__main__":

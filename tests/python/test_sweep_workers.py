@@ -103,6 +103,16 @@ class Workers(Sweeps):
         self.assertEqual(len(re.findall(r"\] start ", err)), 1)
         self.assertIn("1 of 3 runs failed", err)
 
+    def test_a_worker_that_is_told_to_stop(self):
+        (self.folder / "grid.yaml").write_text(config(50, "{grid: {train.steps: [1000000, 50]}}"))
+        process = self.start("told")
+        one = lambda: (self.folder / "told/grid").exists() and any((f / "DONE").exists() for f in self.runs("told").values()) and len(self.workers("told")) == 1
+        self.assertTrue(wait_for(one))
+        os.kill(self.workers("told")[0], signal.SIGTERM)
+        _, err = self.finish(process, 3)
+        self.assertRegex(err, r"\n1 of 2 runs cut off\nresume with: \S+ sweep grid.yaml -j 2 --results \S+/told\n")
+        self.assertEqual(sorted(self.states("told").values()), ["finished", "interrupted"])
+
     def test_two_sweeps_at_once(self):
         whole, out = self.undisturbed()
         both = [self.start("both", jobs=1), self.start("both", jobs=1)]
