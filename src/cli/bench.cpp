@@ -175,14 +175,10 @@ std::vector<std::string> step_row(const RunSpec& spec, const train::StepBench& b
     return row;
 }
 
-std::string operators_text(const std::vector<std::string>& row, const train::StepBench& bench) {
+std::string operators_text(const std::vector<std::string>& row, const std::vector<train::OperatorTime>& times) {
     Table table({"ms", "calls", fmt::format("operators of {}, T {}, V {}", row[0], row[1], row[2])});
-    double rest = median(bench.times.total);
-    for (const train::OperatorTime& time : bench.times.operators) {
-        rest -= time.milliseconds;
-        table.add({fmt::format("{:.2f}", time.milliseconds), std::to_string(time.calls), time.name});
-    }
-    table.add({fmt::format("{:.2f}", rest), "", "the rest of a step: our own loops, the optimizer, other operators"});
+    for (const train::OperatorTime& time : times)
+        table.add({fmt::format("{:.2f}", time.milliseconds), time.calls > 0 ? fmt::format("{:.0f}", time.calls) : "", time.name});
     return "\n" + table.str();
 }
 
@@ -218,7 +214,7 @@ ExitCode bench_step(const StepArguments& a, const CLI::App& verb, const Session&
             steps.push_back(step_json(run, bench));
             const std::vector<std::string> row = step_row(run.spec, bench);
             table.add(row);
-            if (a.operators > 0) operators += operators_text(row, bench);
+            if (a.operators > 0) operators += operators_text(row, times);
         }
     }
     if (a.json) print(Json{{"machine", machine}, {"warmup", a.warmup}, {"repeats", a.repeats}, {"steps", steps}}.dump(2) + "\n");
@@ -234,7 +230,7 @@ void add_bench_step(CLI::App& bench, Session& session) {
     verb->add_option("--batch", a->batch, "sequences in a step")->check(CLI::PositiveNumber)->capture_default_str();
     verb->add_option("--width", a->width, "of the model")->check(CLI::PositiveNumber)->capture_default_str();
     verb->add_option("--layers", a->layers, "of the model")->check(CLI::PositiveNumber)->capture_default_str();
-    verb->add_option("--operators", a->operators, "also the so many operators that take longest, on the thread that calls them")->capture_default_str();
+    verb->add_option("--operators", a->operators, "also the so many operators that take most processor time of the main thread (--threads 1: of all)")->capture_default_str();
     add_common(*verb, *a, "T,V or T,V,Q: tokens, vocabulary, questions (T/16); may be repeated (default: 64,8192, 64,256 and 256,256,64)");
     verb->callback([a, verb, &session] { session.action = [a, verb, &session] { return bench_step(*a, *verb, session); }; });
 }

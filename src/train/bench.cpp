@@ -81,7 +81,10 @@ StepTimes Trainer::Impl::time_steps(std::int64_t warmup, std::int64_t repeats, b
     times.operators = train::operator_times([&] {
         for (std::int64_t i = 0; i < repeats; ++i) one_step();
     });
-    for (train::OperatorTime& time : times.operators) time.milliseconds /= static_cast<double>(repeats), time.calls /= repeats;
+    for (train::OperatorTime& time : times.operators) {
+        time.milliseconds /= static_cast<double>(repeats);
+        time.calls /= static_cast<double>(repeats);
+    }
     return times;
 }
 

@@ -1,7 +1,6 @@
 // Which operators a piece of work spends its time in, as LibTorch tells of them.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,11 +9,12 @@ namespace palimpsest::train {
 
 struct OperatorTime {
     std::string name;        // "aten::mm [4096, 64] [64, 192]": shapes of its tensors; a node of backward has its name alone
-    double milliseconds = 0; // on the calling thread, without the operators that it calls
-    std::int64_t calls = 0;
+    double milliseconds = 0;  // processor time of the calling thread, without the operators that it calls
+    double calls = 0;
 };
-// Of one call of `work`, the longest first. What belongs to no operator (our own loops, the optimizer) is not among them. Operators of a
-// GPU only start there: their time is not told.
+// Of one call of `work`, the longest first; what belongs to no operator has the name `no_operator`. Operators of a GPU only start on the
+// thread that calls them: their time is not told.
+inline constexpr const char* no_operator = "(no operator: our own loops, the optimizer)";
 std::vector<OperatorTime> operator_times(const std::function<void()>& work);
 
 }  // namespace palimpsest::train

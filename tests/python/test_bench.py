@@ -83,9 +83,10 @@ class Step(unittest.TestCase):
         self.assertEqual([p["calls"] for p in products], [3])
         times = [o["milliseconds"] for o in step["operators"]]
         self.assertEqual(times, sorted(times, reverse=True))
-        self.assertTrue(min(times) >= 0 and sum(times) > 0)
+        self.assertTrue(min(times) > 0)
         out, _ = call([BINARY, "bench", "step", *arguments, "--operators", 2])
-        self.assertRegex(out, r"\n +ms +calls +operators of softmax, T 16, V 32\n.*\n.*\n *-?\d+\.\d+ +the rest of a step: .*\n$")
+        self.assertRegex(out, r"\n +ms +calls +operators of softmax, T 16, V 32\n *\d+\.\d+ .*\n *\d+\.\d+ .*\n$")
+        self.assertIn("(no operator: our own loops, the optimizer)", [o["name"] for o in step["operators"]])
 
     def test_mistakes(self):
         for arguments, message in [
