@@ -16,6 +16,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -117,13 +118,17 @@ class Server:
             os.environ["OMP_WAIT_POLICY"] = before
 
     def measure(self, *request):
+        # Between its turns a peer sleeps: threads that wait actively would hold the cores while others are measured.
+        os.kill(self.process.pid, signal.SIGCONT)
         self.requests.send(request)
         answer = self.requests.recv()
+        os.kill(self.process.pid, signal.SIGSTOP)
         if isinstance(answer, str):
             sys.exit(f"error: {request[0]}: {answer}")
         return answer
 
     def close(self):
+        os.kill(self.process.pid, signal.SIGCONT)
         self.requests.send(None)
         self.process.join()
 
