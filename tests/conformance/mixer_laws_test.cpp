@@ -66,8 +66,9 @@ TEST_CASE("lane law: lanes packed are lanes alone") {
                 CHECK(within(all.x[lane], one.x[0], limit));
                 for (std::size_t i = 0; i < one.parameters.size(); ++i) {
                     INFO(one.parameters[i].first);
-                    // sums over the whole batch, which may cancel: on a GPU the order of their terms depends on the shape
-                    CHECK(within(all.parameters[i].second[lane], one.parameters[i].second[0], 3 * limit));
+                    // On a GPU the order of a sum over the whole batch depends on its shape, and such a sum may cancel.
+                    const double sums = test_device().is_cpu() ? limit : 3 * limit;
+                    CHECK(within(all.parameters[i].second[lane], one.parameters[i].second[0], sums));
                 }
             }
         }

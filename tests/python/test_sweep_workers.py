@@ -109,13 +109,21 @@ class Workers(Sweeps):
 
     def test_a_worker_that_is_told_to_stop(self):
         (self.folder / "grid.yaml").write_text(config(50, "{grid: {train.steps: [1000000, 50]}}"))
-        process = self.start("told")
+        process = self.start("told", "run.threads=0")
         one = lambda: (self.folder / "told/grid").exists() and any((f / "DONE").exists() for f in self.runs("told").values()) and len(self.workers("told")) == 1
         self.assertTrue(wait_for(one))
         os.kill(self.workers("told")[0], signal.SIGTERM)
         _, err = self.finish(process, 3)
-        self.assertRegex(err, r"\n1 of 2 runs cut off\nresume with: \S+ sweep grid.yaml -j 2 --results \S+/told\n")
+        self.assertRegex(err, r"\n1 of 2 runs cut off\nresume with: \S+ sweep grid.yaml -j 2 --results \S+/told run.threads=0\n")
         self.assertEqual(sorted(self.states("told").values()), ["finished", "interrupted"])
+        # Alone it has all cores to itself, and goes on with as many threads as the worker had.
+        folder = next(f for f in self.runs("told").values() if not (f / "DONE").exists())
+        before = (folder / "run.log").read_text().count("from step")
+        again = subprocess.Popen([BINARY, "resume", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertTrue(wait_for(lambda: (folder / "run.log").read_text().count("from step") > before))
+        again.send_signal(signal.SIGTERM)
+        _, err = self.finish(again, 75)
+        self.assertNotIn("bit for bit", err)
 
     def test_two_sweeps_at_once(self):
         whole, out = self.undisturbed()
