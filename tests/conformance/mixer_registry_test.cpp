@@ -2,6 +2,7 @@
 #include "bench.h"
 
 #include "core/error.h"
+#include "source_dir.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -11,7 +12,7 @@ using namespace palimpsest::conformance;
 
 TEST_CASE("every mixer is a file of its name, and every file a mixer") {
     std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::directory_iterator(PALIMPSEST_SOURCE_DIR "/src/mixers")) {
+    for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/src/mixers")) {
         if (entry.path().extension() == ".cpp" && entry.path().stem() != "registry") files.push_back(entry.path().stem().string());
     }
     std::sort(files.begin(), files.end());

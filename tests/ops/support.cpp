@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <hdf5.h>
 
+#include "source_dir.h"
+
 namespace palimpsest::test {
 
 namespace {
@@ -25,7 +27,7 @@ at::Tensor read_dataset(hid_t group, const char* name) {
 }  // namespace
 
 Tensors golden(const std::string& group_name) {
-    const std::string path = std::string(PALIMPSEST_SOURCE_DIR) + "/tests/golden/recurrences.h5";
+    const std::string path = source_dir() + "/tests/golden/recurrences.h5";
     const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
     REQUIRE(file >= 0);
     const hid_t group = H5Gopen2(file, group_name.c_str(), H5P_DEFAULT);

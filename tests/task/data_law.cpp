@@ -1,6 +1,8 @@
 // Laws that hold for every registered task. A new task is tested by adding its option sets to support.h.
 #include "support.h"
 
+#include "source_dir.h"
+
 #include <filesystem>
 #include <set>
 
@@ -9,7 +11,7 @@ using namespace testing;
 
 TEST_CASE("every file in tasks/ registers one task, and every task has option sets here", "[task]") {
     std::vector<std::string> files;
-    for (const auto& file : std::filesystem::directory_iterator(PALIMPSEST_SOURCE_DIR "/tasks"))
+    for (const auto& file : std::filesystem::directory_iterator(source_dir() + "/tasks"))
         if (file.path().extension() == ".cpp") files.push_back(file.path().stem().string());
     std::sort(files.begin(), files.end());
     CHECK(task_names() == files);

@@ -2,6 +2,8 @@
 // A changed line means that results are no longer comparable with older ones. PALIMPSEST_REGENERATE=1 writes the file anew.
 #include "support.h"
 
+#include "source_dir.h"
+
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -10,7 +12,7 @@ namespace palimpsest {
 using namespace testing;
 
 TEST_CASE("fingerprints of all option sets are the golden ones", "[task]") {
-    const std::string path = PALIMPSEST_SOURCE_DIR "/tests/golden/fingerprints.txt";
+    const std::string path = source_dir() + "/tests/golden/fingerprints.txt";
     std::string text = "# FNV-1a of 64 examples of seed 1: train, test, task and options. Written by tests/task/golden.cpp.\n";
     for (const Case& c : cases()) {
         const auto program = compile(c);
