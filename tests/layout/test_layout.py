@@ -1,9 +1,11 @@
-"""The layout of the sources: who may include whom, what nvcc may see, how long a file may be, and no path of somebody's machine.
+"""The layout of the sources: who may include whom, what nvcc may see, how long a file may be, which files can be started, and no path of
+somebody's machine.
 
 `check(root)` returns the violations as lines of text. The first test holds the real tree to it; the others plant one violation each in a
 small tree and expect exactly that one.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -101,8 +103,13 @@ def device_violations(root):
                 starts.append(root / "src" / header)
 
 
+def git(root, *arguments):
+    """Also in a checkout that somebody else owns, which git refuses otherwise."""
+    return subprocess.run(["git", "-c", "safe.directory=*", *arguments], cwd=root, capture_output=True)
+
+
 def text_files(root):
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True)
+    listed = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed.returncode == 0 and listed.stdout:
         paths = [root / name for name in listed.stdout.decode().split("\0") if name]
     else:  # an archive of the sources has no git
@@ -126,8 +133,21 @@ def text_violations(root):
                 yield f"{name}:{number}: names a machine or a host: {found.group(0)}"
 
 
+def mode_violations(root):
+    """The mode is that of git's index where there is one: it is what a checkout gets."""
+    listed = git(root, "ls-files", "-z", "--stage")
+    modes = dict(reversed(line.split("\t", 1)) for line in listed.stdout.decode().split("\0") if line)
+    for path, text in text_files(root):
+        name = path.relative_to(root).as_posix()
+        runs = modes[name].startswith("100755") if name in modes else os.access(path, os.X_OK)
+        if text.startswith("#!") and not runs:
+            yield f"{name}: begins with #! but cannot be started: chmod +x {name}"
+        elif runs and not text.startswith("#!"):
+            yield f"{name}: may be started but does not begin with #!: chmod -x {name}"
+
+
 def check(root):
-    return [*floor_violations(root), *device_violations(root), *text_violations(root)]
+    return [*floor_violations(root), *device_violations(root), *text_violations(root), *mode_violations(root)]
 
 
 class TheTree(unittest.TestCase):
@@ -136,6 +156,16 @@ class TheTree(unittest.TestCase):
         self.assertTrue((root / "src/core/error.h").exists())
         violations = check(root)
         self.assertEqual(violations, [], "\n" + "\n".join(violations))
+
+    def test_line_ends_are_those_of_unix_in_every_checkout(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        with tempfile.TemporaryDirectory() as folder:
+            written = git(root, "-c", "core.autocrlf=true", "checkout-index", "--all", f"--prefix={folder}/")
+            if written.returncode != 0:
+                self.skipTest("an archive of the sources has no index")
+            checked_out = [*text_files(pathlib.Path(folder))]
+            self.assertGreater(len(checked_out), 100)
+            self.assertEqual([str(path) for path, text in checked_out if "\r\n" in text], [])
 
 
 class Planted(unittest.TestCase):
@@ -150,12 +180,18 @@ class Planted(unittest.TestCase):
         "tasks/copy.cpp": '#include "task/sinks.h"\n#ifndef __CUDACC__\n#include <fmt/format.h>\n#else\n#include <cstdio>\n#endif\n',
     }
 
-    def violations(self, **planted):
+    def violations(self, files={}, modes={}, tracked=()):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            for name, text in {**self.GOOD, **planted.get("files", {})}.items():
+            for name, text in {**self.GOOD, **files}.items():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text, encoding="utf-8")
+                (root / name).chmod(modes.get(name, 0o644))
+            if tracked:
+                git(root, "init", "--quiet")
+                git(root, "add", *tracked)
+                for name in tracked:  # the mode in the index is what counts
+                    (root / name).chmod(0o644 if name in modes else 0o755)
             return check(root)
 
     def assert_only(self, name, text, expected):
@@ -196,6 +232,14 @@ class Planted(unittest.TestCase):
 
     def test_a_long_file(self):
         self.assert_only("src/cli/long.cpp", "\n" * 501, "src/cli/long.cpp: 501 lines; 500 at most")
+
+    def test_what_can_be_started(self):
+        for tracked in ((), ("scripts/x.sh",)):
+            self.assertEqual(self.violations({"scripts/x.sh": "#!/bin/sh\n"}, {"scripts/x.sh": 0o755}, tracked), [])
+            self.assertEqual(self.violations({"scripts/x.sh": "#!/bin/sh\n"}, {}, tracked),
+                             ["scripts/x.sh: begins with #! but cannot be started: chmod +x scripts/x.sh"])
+            self.assertEqual(self.violations({"scripts/x.sh": "echo\n"}, {"scripts/x.sh": 0o755}, tracked),
+                             ["scripts/x.sh: may be started but does not begin with #!: chmod -x scripts/x.sh"])
 
     def test_paths_of_a_machine(self):
         path = "/" + "home/ada/project"
