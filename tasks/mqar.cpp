@@ -56,9 +56,8 @@ PALIMPSEST_DEVICE_TASK(palimpsest::MqarProgram)
 
 #include "core/error.h"
 #include "task/options.h"
+#include "task/power_law.h"
 #include "task/program.h"
-
-#include <cmath>
 
 namespace palimpsest {
 
@@ -70,16 +69,6 @@ struct MqarOptions : VocabularyOptions {
     FillerKind filler = FillerKind::zero;
     bool filler_collides = false, values_distinct = true;
 };
-
-// Relative weights i ^ (a - 1) as integers that sum to about 2^30.
-std::vector<std::uint32_t> slot_weights(std::int64_t slots, double a) {
-    std::vector<double> weights;
-    double sum = 0;
-    for (std::int64_t i = 1; i <= slots; ++i) sum += weights.emplace_back(std::pow(static_cast<double>(i), a - 1));
-    std::vector<std::uint32_t> table;
-    for (const double weight : weights) table.push_back(static_cast<std::uint32_t>(std::max(1.0, std::round(weight / sum * (1 << 30)))));
-    return table;
-}
 
 struct MqarTask {
     using Options = MqarOptions;
@@ -125,7 +114,7 @@ struct MqarTask {
         if (o.values_distinct) need_values(v, o.pairs, who + " with values_distinct");
 
         p.shape = {.length = o.length, .queries = queries, .writes = o.pairs, .max_overwrites = 0, .vocabulary = v};
-        std::vector<std::uint32_t> table = slot_weights(o.length / width - o.pairs, o.power_a);
+        std::vector<std::uint32_t> table = power_law(o.length / width - o.pairs, o.power_a - 1);
         p.scratch = 2 * static_cast<std::int64_t>(table.size());
         return {p, std::move(table)};
     }

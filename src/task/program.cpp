@@ -33,12 +33,21 @@ void for_ranges(std::size_t count, std::int64_t positions_each, int threads, con
 }
 
 void check_fault(const std::string& task, const Shape& shape, Fault fault, std::uint64_t example, std::int64_t position) {
-    PALIMPSEST_ASSERT(fault != Fault::length, "task {}, example {}: laid out {} positions, or tried to lay out more; its length is {}", task,
-                      example, position, shape.length);
-    PALIMPSEST_ASSERT(fault != Fault::queries, "task {}, example {}: it must read exactly {} times", task, example, shape.queries);
-    PALIMPSEST_ASSERT(fault != Fault::writes, "task {}, example {}: more writes than the {} of its shape", task, example, shape.writes);
-    PALIMPSEST_ASSERT(fault != Fault::unbound_read, "task {}, example {}: reads a key that holds no value", task, example);
-    PALIMPSEST_ASSERT(fault != Fault::no_removed_token, "task {}, example {}: removes, but vocabulary.removed is not set", task, example);
+    const auto refuse = [&](const std::string& what) {
+        fail(ExitCode::usage, "task '{}' breaks its own shape in example {}: {}. Mend emit or compile in tasks/{}.cpp", task, example, what, task);
+    };
+    switch (fault) {
+        case Fault::none: return;
+        case Fault::length:
+            if (position < shape.length)
+                refuse(fmt::format("emit lays out {} positions of the length {}", position, shape.length));
+            refuse(fmt::format("emit lays out more than the {} positions of the length", shape.length));
+            return;
+        case Fault::queries: refuse(fmt::format("emit must read exactly {} times (shape.queries)", shape.queries)); return;
+        case Fault::writes: refuse(fmt::format("emit writes and removes more than {} times (shape.writes)", shape.writes)); return;
+        case Fault::unbound_read: refuse("emit reads a key that holds no value"); return;
+        case Fault::no_removed_token: refuse("emit removes a key, but vocabulary.removed is not set"); return;
+    }
 }
 
 }  // namespace palimpsest

@@ -47,6 +47,10 @@ const char* to_string(Policy policy) {
     return "?";
 }
 
+bool is_shallow(Policy policy, const Shape& shape) {
+    return shape.max_overwrites > 0 || (policy != Policy::first_of_key && policy != Policy::random_of_key);
+}
+
 std::vector<std::string> task_names() {
     std::vector<std::string> names;
     for (const auto& [name, task] : registry()) names.push_back(name);

@@ -53,10 +53,15 @@ struct TaskFacts {
     std::string summary;   // one line
     std::string paper;     // source
     std::string ceiling;   // best possible accuracy and why
-    // What answers without doing what the task asks for. A task that rewrites nothing leaves out the policies that look up the key.
+    // What answers without doing what the task asks for. A task that rewrites nothing leaves out the policies that look up the key; of a
+    // task that may rewrite, is_shallow says it segment by segment.
     std::vector<Policy> shallow = {Policy::last_written, Policy::first_of_key, Policy::random_of_key, Policy::random_of_row,
                                    Policy::majority_of_row};
 };
+
+// Whether a policy answers the questions of a segment without its memory. Policies that look up the key do where keys change their
+// values; where nothing changes, to look up the key is the task itself.
+bool is_shallow(Policy policy, const Shape& shape);
 
 class Task {
 public:

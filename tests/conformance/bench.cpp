@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/philox.h"
+#include "option_words.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -11,7 +12,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
-#include <sstream>
 
 namespace palimpsest::conformance {
 namespace {
@@ -48,22 +48,12 @@ const std::vector<Variant>& combinations() {
     return table;
 }
 
-std::vector<std::string> words(const Option& option) {
-    if (option.type == "true or false") return {"true", "false"};
-    if (option.type != "word") return {};
-    std::vector<std::string> found;
-    std::istringstream text(option.allowed);  // "elu | relu"
-    for (std::string word; text >> word;)
-        if (word != "|") found.push_back(word);
-    return found;
-}
-
 std::vector<Variant> every_variant() {
     std::vector<Variant> all;
     for (const std::string& name : mixer_names()) {
         all.push_back({name, {}, false});
         for (const Option& option : get_mixer(name).schema().options()) {
-            for (const std::string& word : words(option))
+            for (const std::string& word : option_words(option))
                 if (word != option.default_text) all.push_back({name, {{option.name, word}}, false});
         }
     }

@@ -15,6 +15,7 @@ from pathlib import Path
 
 BINARY = os.environ["PALIMPSEST_BINARY"]
 SOURCE = Path(os.environ["PALIMPSEST_SOURCE_DIR"])
+TASKS = ", ".join(sorted(path.stem for path in (SOURCE / "tasks").glob("*.cpp")))
 
 RUN = """
 task:
@@ -74,7 +75,7 @@ class Usage(Cli):
             (["run"], "error: CONFIG is required\nsee: palimpsest run --help\n"),
             (["list", "layers"], "error: WHAT: layers not in {mixers,tasks}\nsee: palimpsest list --help\n"),
             (["describe", "mixer", "dleta"], re.compile(r"error: unknown mixer 'dleta'; did you mean 'delta'\?; known mixers: base_conv, delta, .*\n")),
-            (["describe", "task"], "error: which task? mqar, needle, overwrite\n"),
+            (["describe", "task"], f"error: which task? {TASKS}\n"),
             (["describe", "delta"], "error: 'delta' is neither mixer, task nor a section (model, train, data, eval, run); write `palimpsest describe mixer delta`\n"),
             (["describe", "mqra", "length=32"], re.compile(r"error: 'mqra' is neither .*; did you mean `palimpsest describe task mqar`\?\n")),
             (["describe", "mixers"], re.compile(r"error: 'mixers' is neither .*; did you mean `palimpsest describe mixer NAME`\?\n")),

@@ -1,4 +1,4 @@
-// Laws that hold for every registered task. A new task is tested by adding its option sets to support.h.
+// Laws that hold for every registered task. A new task meets them with option sets made from its schema; chosen ones stand in support.h.
 #include "support.h"
 
 #include "source_dir.h"
@@ -9,23 +9,23 @@
 namespace palimpsest {
 using namespace testing;
 
-TEST_CASE("every file in tasks/ registers one task, and every task has option sets here", "[task]") {
+TEST_CASE("every file in tasks/ registers one task", "[task]") {
     std::vector<std::string> files;
     for (const auto& file : std::filesystem::directory_iterator(source_dir() + "/tasks"))
         if (file.path().extension() == ".cpp") files.push_back(file.path().stem().string());
     std::sort(files.begin(), files.end());
     CHECK(task_names() == files);
     for (const std::string& name : files) {
-        CHECK(std::count_if(cases().begin(), cases().end(), [&](const Case& c) { return c.task == name; }) >= 4);
         const TaskFacts& facts = get_task(name).facts();
         CHECK(facts.name == name);
         CHECK_FALSE(facts.summary.empty());
         CHECK_FALSE(facts.paper.empty());
         CHECK_FALSE(facts.ceiling.empty());
+        CHECK_FALSE(cases_of(name).empty());
         CHECK(get_task(name).schema().find("length") != nullptr);
     }
     CHECK(find_task("mqra") == nullptr);
-    CHECK_THROWS_WITH(get_task("mqra"), "no task 'mqra'; did you mean 'mqar'?; the tasks are mqar, needle, overwrite");
+    CHECK_THROWS_WITH(get_task("mqra"), fmt::format("no task 'mqra'; did you mean 'mqar'?; the tasks are {}", fmt::join(files, ", ")));
 }
 
 TEST_CASE("every position, target and slice value is filled and in range", "[task]") {
@@ -122,7 +122,8 @@ TEST_CASE("a memory that follows the tokens alone answers everything, at the dis
             }
         }
         const auto all = static_cast<std::int64_t>(count) * shape.queries;
-        if (c.followable) {
+        if (!c.followable) continue;
+        if (*c.followable) {
             CHECK(right == all);
             CHECK(told == all);
             CHECK(no_change == 0);
@@ -133,9 +134,9 @@ TEST_CASE("a memory that follows the tokens alone answers everything, at the dis
 }
 
 TEST_CASE("train, valid and test share no example", "[task]") {
-    for (const Case& c : {Case{"mqar", "{}"}, Case{"overwrite", "{}"}, Case{"needle", "{}"}}) {
-        INFO(c.name());
-        const auto program = compile(c);
+    for (const std::string& task : task_names()) {
+        INFO(task);
+        const auto program = compile(task, "{}");
         const auto length = static_cast<std::size_t>(program->shape().length);
         std::set<std::vector<std::int64_t>> seen;
         constexpr std::size_t count = 3000;
@@ -155,6 +156,7 @@ TEST_CASE("no shallow policy solves a task", "[task]") {
         const auto program = compile(c);
         if (program->shape().queries < 2) continue;
         for (const Policy policy : get_task(c.task).facts().shallow) {
+            if (!is_shallow(policy, program->shape())) continue;
             INFO(c.name() << " " << to_string(policy));
             const double accuracy = policy_accuracy(*program, policy);
             CHECK(accuracy >= 0.0);
@@ -172,8 +174,9 @@ TEST_CASE("a trace tells the whole example", "[task]") {
             return std::count_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(word); });
         };
         CHECK(starting("read k") == program->shape().queries);
-        CHECK(starting("write k") == program->shape().writes);
-        CHECK(starting("read") + starting("write") + starting("noise") + starting("gap") == static_cast<std::ptrdiff_t>(lines.size()));
+        CHECK(starting("write k") + starting("remove k") <= program->shape().writes);
+        if (c.followable) CHECK(starting("write k") == program->shape().writes);
+        CHECK(starting("read") + starting("write") + starting("remove") + starting("noise") + starting("gap") == static_cast<std::ptrdiff_t>(lines.size()));
     }
 }
 

@@ -4,6 +4,7 @@
 #include "catch.h"
 #include "config/schema.h"
 #include "core/error.h"
+#include "option_words.h"
 #include "task/task.h"
 
 #include <fmt/format.h>
@@ -22,12 +23,22 @@ namespace palimpsest::testing {
 
 struct Case {
     std::string task, options;   // options as a YAML flow map
-    bool followable = true;      // a last-write-wins memory over the tokens reaches 1.0
+    std::optional<bool> followable = true;   // whether a last-write-wins memory over the tokens reaches 1.0, where somebody has said so
     std::string name() const { return task + " " + options; }
 };
 
-// Every registered task appears here with several option sets (checked).
-inline const std::vector<Case>& cases() {
+inline std::unique_ptr<Program> compile(const std::string& task, const std::string& options) {
+    const AnySchema& schema = get_task(task).schema();
+    const std::shared_ptr<void> object = schema.make_default();
+    Diagnostics errors;
+    schema.read(object.get(), parse_yaml("test", options), "task", errors);
+    errors.throw_if_any();
+    return get_task(task).compile(object.get());
+}
+inline std::unique_ptr<Program> compile(const Case& c) { return compile(c.task, c.options); }
+
+// Option sets with pinned fingerprints.
+inline const std::vector<Case>& chosen_cases() {
     static const std::vector<Case> all{
         {"mqar", "{}"},
         {"mqar", "{filler: random}"},
@@ -55,15 +66,34 @@ inline const std::vector<Case>& cases() {
     return all;
 }
 
-inline std::unique_ptr<Program> compile(const std::string& task, const std::string& options) {
-    const AnySchema& schema = get_task(task).schema();
-    const std::shared_ptr<void> object = schema.make_default();
-    Diagnostics errors;
-    schema.read(object.get(), parse_yaml("test", options), "task", errors);
-    errors.throw_if_any();
-    return get_task(task).compile(object.get());
+// Option sets of a task by its schema alone: the defaults, then every switch and every fixed word at each of its other values, one at a
+// time, as far as the task takes them. So a new task meets the laws before its author writes a test.
+inline std::vector<Case> cases_of(const std::string& task) {
+    std::vector<Case> found{{task, "{}", std::nullopt}};
+    for (const Option& option : get_task(task).schema().options()) {
+        for (const std::string& word : option_words(option)) {
+            const Case turned{task, fmt::format("{{{}: {}}}", option.name, word), std::nullopt};
+            try {
+                if (word != option.default_text && compile(turned)) found.push_back(turned);
+            } catch (const Error&) {   // the task refuses the word beside the other defaults
+            }
+        }
+    }
+    return found;
 }
-inline std::unique_ptr<Program> compile(const Case& c) { return compile(c.task, c.options); }
+
+// The chosen option sets, and those of the schema for every task that has none.
+inline const std::vector<Case>& cases() {
+    static const std::vector<Case> all = [] {
+        std::vector<Case> chosen = chosen_cases();
+        for (const std::string& task : task_names()) {
+            if (std::any_of(chosen.begin(), chosen.end(), [&](const Case& c) { return c.task == task; })) continue;
+            for (Case& c : cases_of(task)) chosen.push_back(std::move(c));
+        }
+        return chosen;
+    }();
+    return all;
+}
 
 struct Batch {
     std::vector<std::int64_t> tokens, positions, targets, distance, overwrites;
