@@ -73,8 +73,9 @@ std::string quartiles(const Milliseconds& samples) {
 }
 
 Json machine_json(bool gpu, int threads) {
-    Json out = {{"version", build_info().version}, {"commit", build_info().commit}, {"libtorch", libtorch_version()},
-                {"processor", cpu_model()},        {"device", gpu ? "cuda" : "cpu"}, {"threads", threads}};
+    Json out = {{"version", build_info().version}, {"commit", build_info().commit}, {"dirty", build_info().dirty},
+                {"libtorch", libtorch_version()},  {"processor", cpu_model()},       {"device", gpu ? "cuda" : "cpu"},
+                {"threads", threads}};
     if (gpu) out["gpu"] = join(gpu_models(), ", ");
     return out;
 }
@@ -82,7 +83,7 @@ Json machine_json(bool gpu, int threads) {
 std::string machine_text(const Json& machine) {
     std::string where = machine["processor"];
     if (machine.contains("gpu")) where = std::string(machine["gpu"]) + ", " + where;
-    return fmt::format("palimpsest {} ({:.12}), LibTorch {}; {}, {}\n\n", std::string(machine["version"]), std::string(machine["commit"]),
+    return fmt::format("palimpsest {} ({}), LibTorch {}; {}, {}\n\n", std::string(machine["version"]), short_commit(),
                        std::string(machine["libtorch"]), where, plural(machine["threads"].get<std::int64_t>(), "thread"));
 }
 

@@ -11,7 +11,7 @@ namespace palimpsest {
 struct BuildInfo {
     std::string version;     // of the project
     std::string commit;      // 40 hex digits; "unknown" outside a repository
-    bool dirty = false;      // tracked files differed from the commit at build time
+    bool dirty = false;      // the sources differed from the commit at build time, or had files that git does not track
     std::string compiler;    // "GNU 12.2.0"
     std::string flags;       // of the build type, and ours that change numbers
     std::string build_type;

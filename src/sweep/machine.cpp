@@ -10,11 +10,8 @@
 #include <ATen/Context.h>
 #include <ATen/Version.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <sstream>
 #include <unistd.h>
 
@@ -28,8 +25,6 @@ namespace palimpsest {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t longest_diff = 1 << 20;
 
 // The text after "key : " in a file of such lines; "" when there is none.
 std::string field(const std::string& path, const std::string& key) {
@@ -48,29 +43,6 @@ std::string field(const std::string& path, const std::string& key) {
         return begin == std::string::npos ? "" : line.substr(begin);
     }
     return "";
-}
-
-// What a command prints; "" when it fails. `arguments` are quoted for the shell.
-std::string output_of(const std::vector<std::string>& arguments) {
-    std::string command;
-    for (const std::string& argument : arguments) {
-        command += " '";
-        for (const char c : argument) command += c == '\'' ? std::string("'\\''") : std::string(1, c);
-        command += "'";
-    }
-    std::FILE* pipe = ::popen((command + " 2>/dev/null").c_str(), "r");
-    if (pipe == nullptr) return "";
-    std::string text;
-    std::array<char, 4096> buffer;
-    while (const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-        if (text.size() < longest_diff) text.append(buffer.data(), size);
-    }
-    return ::pclose(pipe) == 0 ? text : "";
-}
-
-std::string trimmed(std::string text) {
-    text.erase(text.find_last_not_of(" \t\n") + 1);
-    return text;
 }
 
 }  // namespace
@@ -105,18 +77,6 @@ std::string libtorch_cuda() {
     return at::Context::hasCUDA() ? "found" : "no GPU found";
 }
 
-std::string code_changes() {
-    const BuildInfo& build = build_info();
-    if (!build.dirty || build.commit == "unknown") return "";
-    std::error_code error;
-    const fs::path program = fs::read_symlink("/proc/self/exe", error);
-    if (error) return "";
-    const std::string folder = program.parent_path().string();
-    if (trimmed(output_of({"git", "-C", folder, "rev-parse", "HEAD"})) != build.commit) return "";
-    const std::string root = trimmed(output_of({"git", "-C", folder, "rev-parse", "--show-toplevel"}));
-    return output_of({"git", "-C", root, "diff", "--no-color", "HEAD"});
-}
-
 Attributes process_provenance(const std::vector<std::string>& command) {
     const BuildInfo& build = build_info();
     std::error_code error;
@@ -126,7 +86,6 @@ Attributes process_provenance(const std::vector<std::string>& command) {
         {"started", now_utc()},
         {"version", build.version},
         {"commit", build.commit},
-        {"dirty", static_cast<std::int64_t>(build.dirty)},
         {"compiler", build.compiler},
         {"compiler_flags", build.flags},
         {"build_type", build.build_type},
@@ -142,6 +101,7 @@ Attributes process_provenance(const std::vector<std::string>& command) {
         {"cpu", cpu_model()},
         {"usable_threads", static_cast<std::int64_t>(usable_threads())},
     };
+    if (build.commit != "unknown") facts.emplace_back("dirty", static_cast<std::int64_t>(build.dirty));
     if (const std::vector<std::string> gpus = gpu_models(); !gpus.empty()) {
         facts.emplace_back("gpus", join(gpus, ", "));
         facts.emplace_back("gpu_driver", gpu_driver());

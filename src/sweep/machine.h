@@ -15,7 +15,7 @@ std::string gpu_driver();                   // "" without one
 std::string libtorch_version();
 std::string libtorch_cuda();                // "CUDA found", or why not
 
-// The code's changes since its commit, when this program still lies in the work tree that it was built from; else "".
+// How the sources that this program was built from differ from its commit, new files included: text of `git diff`; "" without a commit.
 std::string code_changes();
 
 // Of this process, now: commit, command, versions, hardware, scheduler.

@@ -1,0 +1,9 @@
+#include "sweep/machine.h"
+
+#include "code_changes.h"  // written at build time, when the sources change
+
+namespace palimpsest {
+
+std::string code_changes() { return palimpsest_code_changes; }
+
+}  // namespace palimpsest
