@@ -12,7 +12,7 @@ timed() {
     "$@"
     times+="${times:+, }$name $((SECONDS - start)) s"
 }
-plot() { "$PALIMPSEST_PYTHON" scripts/plot.py "$results" "$@"; }
+plot() { env -u PYTHONPATH -u PYTHONHOME "$PALIMPSEST_PYTHON" scripts/plot.py "$results" "$@"; }
 plots() {
     plot --x overwrites --filter task.name=overwrite --out "$results/accuracy.png"
     plot --kind classes --out "$results/answers.png"

@@ -2,6 +2,7 @@
 # Finds or installs what the build needs, and writes build/setup.env, which the other scripts and CMake read:
 #   PALIMPSEST_TORCH   LibTorch: what you set; else the torch of python3 on PATH (2.5 or later); else a shared virtual environment
 #   PALIMPSEST_PYTHON  Python with numpy, h5py, matplotlib, xarray, netCDF4 (plots and tests): likewise
+#   PALIMPSEST_PREFIX  the active conda environment where it holds all libraries and the system does not; else empty
 # The virtual environment lies under ${XDG_CACHE_HOME:-~/.cache}/palimpsest and serves every checkout. With a CUDA compiler of the right
 # version it gets all of torch's CUDA packages (4.7 GB), otherwise what the CPU needs (1.3 GB); PALIMPSEST_CUDA=OFF asks for the latter.
 # A second call installs nothing.
@@ -12,6 +13,16 @@ torch_version=2.11.0
 torch_cuda=13
 torch_minimal=("torch==$torch_version" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 python_packages=(numpy h5py matplotlib xarray netCDF4)
+system=(/usr /usr/local)
+libraries=( # Debian's name, conda-forge's, header or headers of which one is enough
+    "libfmt-dev fmt fmt/format.h"
+    "libspdlog-dev spdlog spdlog/spdlog.h"
+    "libyaml-cpp-dev yaml-cpp yaml-cpp/yaml.h"
+    "libhdf5-dev hdf5 hdf5.h"
+    "nlohmann-json3-dev nlohmann_json nlohmann/json.hpp"
+    "libcli11-dev cli11 CLI/CLI.hpp"
+    "catch2 catch2 catch2/catch.hpp catch2/catch_all.hpp"
+)
 cache=${XDG_CACHE_HOME:-${HOME:?HOME is not set; set it or XDG_CACHE_HOME}/.cache}/palimpsest
 venv=$cache/venv
 
@@ -19,29 +30,59 @@ say() { printf '%s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# Python looks for modules in its own folders alone. pip may be told where packages come from, but not what to install, or where to.
+unset PYTHONPATH PYTHONHOME
+for name in $(compgen -e PIP_); do
+    case ${name#PIP_} in
+        INDEX_URL | EXTRA_INDEX_URL | FIND_LINKS | NO_INDEX | TRUSTED_HOST | CERT | CLIENT_CERT | KEYRING_PROVIDER) ;;
+        CONFIG_FILE | PROXY | TIMEOUT | DEFAULT_TIMEOUT | RETRIES) ;;
+        *) unset "$name" ;;
+    esac
+done
+export PIP_USER=no PIP_REQUIRE_HASHES=no # for pip.conf
+
 # ---- the system's packages: by what can be used, not by who installed it ----
 
-have_header() {
-    local folder
-    for folder in /usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu" /usr/include/hdf5/serial ${CPATH:+${CPATH//:/ }} \
-        ${CMAKE_PREFIX_PATH:+${CMAKE_PREFIX_PATH//:/\/include }/include}; do
-        [[ -e $folder/$1 ]] && return 0
+has_header() {
+    local header folder
+    for header in "${@:2}"; do
+        for folder in include include/hdf5/serial "include/$(uname -m)-linux-gnu"; do
+            [[ -e $1/$folder/$header ]] && return 0
+        done
     done
     return 1
 }
+# "DEBIAN CONDA", the names of each library that no prefix given here holds.
+lacking() {
+    local row debian conda headers prefix
+    for row in "${libraries[@]}"; do
+        read -r debian conda headers <<<"$row"
+        for prefix; do
+            # shellcheck disable=SC2086
+            has_header "$prefix" $headers && continue 2
+        done
+        printf '%s %s\n' "$debian" "$conda"
+    done
+}
 
-needed=() wanted=()
+needed=() wanted=() prefix='' advice=''
 have g++ || needed+=(g++)
 have cmake || needed+=(cmake)
 have ninja || needed+=(ninja-build)
 have python3 || needed+=(python3)
-have_header fmt/format.h || needed+=(libfmt-dev)
-have_header spdlog/spdlog.h || needed+=(libspdlog-dev)
-have_header yaml-cpp/yaml.h || needed+=(libyaml-cpp-dev)
-have_header hdf5.h || needed+=(libhdf5-dev)
-have_header nlohmann/json.hpp || needed+=(nlohmann-json3-dev)
-have_header CLI/CLI.hpp || needed+=(libcli11-dev)
-have_header catch2/catch.hpp || have_header catch2/catch_all.hpp || needed+=(catch2)
+IFS=: read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
+missing=$(lacking "${system[@]}" "${prefixes[@]}" | cut -d' ' -f1)
+if [[ -n $missing && -n ${CONDA_PREFIX:-} ]]; then
+    conda_lacks=$(lacking "$CONDA_PREFIX" | cut -d' ' -f2 | paste -sd' ' -)
+    if [[ -z $conda_lacks ]]; then
+        prefix=$CONDA_PREFIX missing=''
+        say "Libraries: all of them from $prefix, since the system lacks some"
+    else
+        advice=". Or let conda hold all of them: conda install -c conda-forge $conda_lacks"
+    fi
+fi
+# shellcheck disable=SC2206
+needed+=($missing)
 # Not needed, but a faster build, and a test that reads our files with the tools of HDF5.
 have ccache || wanted+=(ccache)
 have mold || have ld.lld || wanted+=(mold)
@@ -50,36 +91,50 @@ have h5dump || wanted+=(hdf5-tools)
 apt_install() {
     local as_root=()
     if [[ $(id -u) != 0 ]]; then
-        have sudo || die "these packages are missing, and there is no sudo: $*. As root: apt-get install $*"
+        have sudo || die "these packages are missing, and there is no sudo: $*. As root: apt-get install $*$advice"
+        [[ -t 0 ]] || sudo -n true 2>/dev/null ||
+            die "these packages are missing, and sudo wants a password: $*. As root: apt-get install $*$advice"
         as_root=(sudo)
     fi
-    have apt-get || die "these packages are missing, and there is no apt-get; install the like of them: $*"
+    have apt-get || die "these packages are missing, and there is no apt-get; install the like of them: $*$advice"
     say "Installing packages: $*"
     if [[ -z ${apt_updated:-} ]]; then
-        "${as_root[@]}" apt-get -qq update || die "apt-get update failed; still missing: $*"
+        "${as_root[@]}" apt-get -qq update || die "apt-get update failed; still missing: $*$advice"
         apt_updated=yes
     fi
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" >/dev/null ||
-        die "apt-get install failed: $*"
+        die "apt-get install failed: $*$advice"
 }
 
-if ((${#needed[@]})); then
-    apt_install "${needed[@]}" "${wanted[@]}"
-elif ((${#wanted[@]})) && have apt-get && { [[ $(id -u) == 0 ]] || have sudo; }; then
-    (apt_install "${wanted[@]}") || say "Going on without: ${wanted[*]}"
+if ((${#needed[@]})); then apt_install "${needed[@]}"; fi
+# For these nobody is asked for a password, and what could not be had is not tried again.
+tried=build/setup.tried
+if ((${#wanted[@]})) && have apt-get && [[ $(cat $tried 2>/dev/null) != "${wanted[*]}" ]] &&
+    { [[ $(id -u) == 0 ]] || sudo -n true 2>/dev/null; }; then
+    if ! (apt_install "${wanted[@]}"); then
+        say "Going on without: ${wanted[*]}"
+        mkdir -p build
+        printf '%s\n' "${wanted[*]}" >$tried
+    fi
 fi
 
 # ---- LibTorch and Python ----
 
-# The folder of a module of python3, without importing it (importing torch takes seconds).
+# The folder of a module, without importing it (importing torch takes seconds).
 module_folder() {
     "$1" -c 'import importlib.util, os, sys
 spec = importlib.util.find_spec(sys.argv[1])
 print(os.path.dirname(spec.origin) if spec and spec.origin else "")' "$2" 2>/dev/null || true
 }
-has_modules() {
-    "$1" -c 'import importlib.util, sys
-sys.exit(any(importlib.util.find_spec(name) is None for name in sys.argv[1:]))' "${@:2}" 2>/dev/null
+# Why a Python cannot import one of the modules; nothing when it can.
+import_fault() {
+    MPLBACKEND=agg "$1" -c 'import importlib, sys
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module("matplotlib.pyplot" if name == "matplotlib" else name)
+    except Exception as e:
+        print(f"{name}: {e}".splitlines()[0])
+        break' "${@:2}" 2>/dev/null || printf '%s cannot be started, or crashes when it imports %s\n' "$1" "${*:2}"
 }
 torch_version_in() {
     local header
@@ -89,24 +144,48 @@ torch_version_in() {
         return
     done
 }
-recent_enough() { [[ -n $1 ]] && [[ $(printf '%s\n2.5\n' "$1" | sort -V | head -1) == 2.5 ]]; }
+# Why a LibTorch cannot be used; nothing when it can.
+torch_fault() {
+    local version lost
+    version=$(torch_version_in "$1")
+    if [[ -z $version || ! -e $1/lib/libtorch_cpu.so ]]; then
+        say "'$1' holds no LibTorch: include/ or lib/libtorch_cpu.so is missing"
+    elif [[ $(printf '%s\n2.5\n' "$version" | sort -V | head -1) != 2.5 ]]; then
+        say "LibTorch $version in $1 is too old: 2.5 or later is needed"
+    elif ! grep -q '_ZN.*St7__cxx11' "$1/lib/libc10.so"; then
+        say "LibTorch in $1 is built with the old C++ string ABI: take a torch wheel of 2.6 or later, or one of the \"cxx11 ABI\""
+    else
+        lost=$(ldd "$1/lib/libtorch_cpu.so" | sed -n 's/^\s*\(\S*\) => not found/\1/p' | sort -u | paste -sd' ' -)
+        [[ -z $lost ]] || say "LibTorch in $1 cannot be loaded, it misses: $lost"
+    fi
+}
 
 torch=${PALIMPSEST_TORCH:-}
 if [[ -n $torch ]]; then
-    recent_enough "$(torch_version_in "$torch")" || die "PALIMPSEST_TORCH=$torch holds no LibTorch of 2.5 or later"
+    fault=$(torch_fault "$torch")
+    [[ -z $fault ]] || die "PALIMPSEST_TORCH: $fault"
     torch=$(cd "$torch" && pwd)
 else
-    found=$(module_folder python3 torch)
-    if [[ -n $found ]] && recent_enough "$(torch_version_in "$found")"; then
-        torch=$found
+    torch=$(module_folder python3 torch)
+    if [[ -n $torch ]]; then
+        fault=$(torch_fault "$torch")
+        [[ -z $fault ]] || { torch='' && say "Not taken from python3: $fault"; }
     fi
 fi
 
 python=${PALIMPSEST_PYTHON:-}
 if [[ -n $python ]]; then
-    has_modules "$python" numpy h5py matplotlib || die "PALIMPSEST_PYTHON=$python lacks numpy, h5py or matplotlib"
-elif has_modules python3 "${python_packages[@]}"; then
-    python=$(command -v python3)
+    fault=$(import_fault "$python" numpy h5py matplotlib)
+    [[ -z $fault ]] || die "PALIMPSEST_PYTHON=$python cannot be used (numpy, h5py and matplotlib are needed): $fault"
+    python=$(command -v "$python")
+    [[ $python == /* ]] || python=$PWD/$python
+else
+    fault=$(import_fault python3 "${python_packages[@]}")
+    if [[ -z $fault ]]; then
+        python=$(command -v python3)
+    elif [[ $fault != *": No module named"* ]]; then
+        say "Not taken: python3, which cannot import $fault"
+    fi
 fi
 
 # What the virtual environment has to hold, one word each; a file .holds/WORD says that it does.
@@ -128,12 +207,24 @@ fi
 
 pip_install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-cache-dir "$@"; }
 holds() { [[ -e $venv/.holds/$1 || ($1 == *-cpu && -e $venv/.holds/${1%-cpu}-cuda) ]]; }
-
-works() { [[ -e $venv/.holds/pip ]] && "$venv/bin/python" -c pass 2>/dev/null; }  # not after its python3 was removed
+# Why a group that the virtual environment should hold cannot be used, say since its python3 was removed or replaced.
+fault_in_venv() {
+    case $1 in
+        python) import_fault "$venv/bin/python" "${python_packages[@]}" ;;
+        *) torch_fault "$(module_folder "$venv/bin/python" torch)" ;;
+    esac
+}
+# Whether the virtual environment is whole: made to its end (the mark `.filling` says that a set-up was killed half-way), and usable.
+whole() {
+    local group
+    [[ -e $venv/.holds/pip && ! -e $venv/.filling ]] || return 1
+    for group in "${groups[@]}"; do
+        if holds "$group" && [[ -n $(fault_in_venv "$group") ]]; then return 1; fi
+    done
+}
 
 fill_venv() {
-    # A set-up killed half-way leaves the mark `.filling`: nobody knows what is missing then, so it starts again.
-    if [[ -e $venv/.filling ]] || ! works; then
+    if ! whole; then # nobody knows what is missing then
         rm -rf "$venv"
         if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
             apt_install python3-venv
@@ -144,7 +235,7 @@ fill_venv() {
         mkdir "$venv/.holds"
         touch "$venv/.holds/pip"
     fi
-    local group
+    local group fault
     touch "$venv/.filling"
     for group in "${groups[@]}"; do
         holds "$group" && continue
@@ -153,28 +244,30 @@ fill_venv() {
             *-cpu) say "Installing LibTorch $torch_version for the CPU (1.3 GB)" && pip_install --no-deps "${torch_minimal[@]}" ;;
             *-cuda) say "Installing LibTorch $torch_version with CUDA (4.7 GB)" && pip_install "torch==$torch_version" ;;
         esac || die "pip could not install $group into $venv"
+        fault=$(fault_in_venv "$group")
+        [[ -z $fault ]] || die "pip installed $group into $venv, but it cannot be used: $fault"
         touch "$venv/.holds/$group"
     done
     rm "$venv/.filling"
 }
 
-missing=no
-for group in "${groups[@]}"; do holds "$group" || missing=yes; done
-if ((${#groups[@]})) && { [[ $missing == yes || -e $venv/.filling ]] || ! works; }; then
+ready=yes
+for group in "${groups[@]}"; do holds "$group" || ready=no; done
+if ((${#groups[@]})) && { [[ $ready == no ]] || ! whole; }; then
     mkdir -p "$cache"
     (
-        flock 9  # another checkout may be setting up just now
+        # Another checkout may be setting up just now.
+        flock 9 || say "Files in $cache cannot be locked: no other set-up must run beside this one"
         fill_venv
     ) 9>"$cache/lock"
 fi
 if [[ -z $python ]]; then python=$venv/bin/python; fi
 if [[ -z $torch ]]; then torch=$(module_folder "$venv/bin/python" torch); fi
-[[ -e $torch/lib/libtorch_cpu.so ]] || die "no LibTorch in '$torch': lib/libtorch_cpu.so is missing"
-lost=$(ldd "$torch/lib/libtorch_cpu.so" | sed -n 's/^\s*\(\S*\) => not found/\1/p' | sort -u | paste -sd' ' -)
-[[ -z $lost ]] || die "LibTorch in $torch cannot be loaded, it misses: $lost"
 
+# setup.env is text for the shell, whatever its values hold.
+quoted() { printf "'%s'" "${1//\'/\'\\\'\'}"; }
 mkdir -p build
-settings=$(printf "PALIMPSEST_TORCH='%s'\nPALIMPSEST_PYTHON='%s'\n" "$torch" "$python")
+settings=$(for name in torch python prefix; do printf 'PALIMPSEST_%s=%s\n' "${name^^}" "$(quoted "${!name}")"; done)
 if [[ $(cat build/setup.env 2>/dev/null) != "$settings" ]]; then
     printf '%s\n' "$settings" >build/setup.env.new
     mv build/setup.env.new build/setup.env

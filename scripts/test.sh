@@ -9,7 +9,7 @@ case ${1:-} in
     *) echo "usage: scripts/test.sh [--all]" >&2 && exit 2 ;;
 esac
 
-scripts/build.sh ci
+scripts/build.sh release
 printf 'Set-up and build took %d s.\n' $SECONDS
 # Tests over ATen bring threads of their own and say so (PROCESSORS); the others run two at a time.
-exec ctest --test-dir build/ci --output-on-failure --parallel 2 --no-tests=error "${selection[@]}"
+exec ctest --test-dir build/release --output-on-failure --parallel 2 --no-tests=error "${selection[@]}"

@@ -1,11 +1,5 @@
 # The target palimpsest::torch: LibTorch's headers and libraries, linked directly. TorchConfig.cmake is not run: for a CUDA build of
 # LibTorch it insists on a CUDA toolkit. The libraries find nvidia/*/lib by their own rpath; the linker needs -rpath-link.
-if(NOT PALIMPSEST_TORCH AND DEFINED ENV{PALIMPSEST_TORCH})
-  set(PALIMPSEST_TORCH $ENV{PALIMPSEST_TORCH} CACHE PATH "" FORCE)
-endif()
-if(NOT PALIMPSEST_TORCH AND PALIMPSEST_SETUP MATCHES "PALIMPSEST_TORCH='([^']*)'")
-  set(PALIMPSEST_TORCH ${CMAKE_MATCH_1} CACHE PATH "" FORCE)
-endif()
 if(NOT PALIMPSEST_TORCH)  # as find_package(Torch) would look for it
   find_path(Torch_DIR TorchConfig.cmake PATH_SUFFIXES share/cmake/Torch)
   if(Torch_DIR)
@@ -17,6 +11,13 @@ if(NOT PALIMPSEST_TORCH)
   message(FATAL_ERROR "No LibTorch: run scripts/setup.sh (it finds or installs one), or pass -DPALIMPSEST_TORCH=DIR, the folder that "
     "holds include/ and lib/")
 endif()
+
+foreach(name PALIMPSEST_TORCH CMAKE_SOURCE_DIR)
+  if("${${name}}" MATCHES "[][,;\"\\]")
+    message(FATAL_ERROR "${name}=${${name}}: a compiler's options and CMake's lists are taken apart at , ; [ ] \" \\. Give it "
+      "another name, or make a link to it under one (ln -s)")
+  endif()
+endforeach()
 
 set(_version_file ${PALIMPSEST_TORCH}/include/torch/headeronly/version.h)
 if(NOT EXISTS ${_version_file})  # before 2.9
@@ -46,7 +47,7 @@ add_library(palimpsest_torch INTERFACE)
 add_library(palimpsest::torch ALIAS palimpsest_torch)
 # After the system's own folders: LibTorch ships headers of fmt (another version than the library we link) and others.
 target_compile_options(palimpsest_torch INTERFACE
-  "SHELL:-idirafter ${PALIMPSEST_TORCH}/include" "SHELL:-idirafter ${PALIMPSEST_TORCH}/include/torch/csrc/api/include")
+  "SHELL:-idirafter \"${PALIMPSEST_TORCH}/include\"" "SHELL:-idirafter \"${PALIMPSEST_TORCH}/include/torch/csrc/api/include\"")
 target_link_libraries(palimpsest_torch INTERFACE ${PALIMPSEST_TORCH}/lib/libtorch_cpu.so ${PALIMPSEST_TORCH}/lib/libc10.so)
 target_link_options(palimpsest_torch INTERFACE -Wl,-rpath,${PALIMPSEST_TORCH}/lib)
 file(GLOB PALIMPSEST_NVIDIA_LIBS ${PALIMPSEST_TORCH}/../nvidia/*/lib)
