@@ -114,7 +114,7 @@ const Schema<RuntimeSpec>& runtime_schema() {
             .field("threads", &RuntimeSpec::threads, at_least(0), "0: all cores of the machine")
             .not_identity()
             .choice("precision", &RuntimeSpec::precision,
-                    {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}}, "of the matrix products")
+                    {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}}, "of the operands of the products of layers; sums, results and recurrences are fp32")
             .choice("backend", &RuntimeSpec::backend,
                     {{"auto", OpsBackend::automatic},
                      {"reference", OpsBackend::reference},

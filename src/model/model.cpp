@@ -56,7 +56,7 @@ at::Tensor rows_of(const at::Tensor& table, const at::Tensor& index) {
 struct Model::Impl {
     ModelSpec spec;
     ModelShape shape;
-    bool bf16 = false;
+    Precision precision = Precision::fp32;
     nn::Parameters parameters;
     nn::Parameter embedding, positions, head;
     std::vector<Block> blocks;
@@ -79,7 +79,7 @@ Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<Lan
     Impl& m = *impl_;
     m.spec = spec.model;
     m.shape = shape;
-    m.bf16 = spec.run.precision == Precision::bf16;
+    m.precision = spec.run.precision;
     const ModelSpec& model = m.spec;
     const std::vector<std::string> mixers = model.mixers_by_layer();
     PALIMPSEST_ASSERT(shape.vocabulary > 0 && shape.longest > 0, "vocabulary {}, longest {}", shape.vocabulary, shape.longest);
@@ -87,7 +87,7 @@ Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<Lan
     nn::Scope scope;
     scope.parameters = &m.parameters;
     scope.model = &m.spec;
-    scope.bf16_products = m.bf16;
+    scope.precision = m.precision;
     // identity_with_norm counts as a branch: zoology rescales by two a layer
     const std::int64_t branches_per_block = model.mlp == Mlp::none ? 1 : 2;
     scope.residual_branches = branches_per_block * static_cast<std::int64_t>(mixers.size());
@@ -179,7 +179,7 @@ at::Tensor Model::logits_at(const at::Tensor& hidden, const at::Tensor& position
     const at::Tensor first = at::arange(batch, positions.options()).mul_(length).view({1, batch, 1});
     const at::Tensor scored = rows_of(hidden.reshape({lanes, batch * length, width}), (positions + first).view({lanes, -1}));
     const at::Tensor& rows = m.spec.tied_head ? *m.embedding : *m.head;
-    return nn::lane_product(scored, rows.transpose(1, 2), {}, m.bf16);
+    return nn::lane_product(scored, rows.transpose(1, 2), {}, m.precision);
 }
 
 nn::Parameters& Model::parameters() {

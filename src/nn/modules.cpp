@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/layers.h"
+#include "ops/product.h"
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/baddbmm.h>
@@ -61,9 +62,9 @@ InitRule linear_rule(const Scope& scope, std::int64_t in, std::int64_t out, Role
     PALIMPSEST_ASSERT(false, "init {}", static_cast<int>(model.init));
 }
 
-at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, bool bf16) {
-    if (bf16) {
-        at::Tensor y = lane_product(x.to(at::kBFloat16), w.to(at::kBFloat16)).to(x.scalar_type());
+at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, Precision precision) {
+    if (precision != Precision::fp32) {
+        const at::Tensor y = ops::rounded_product(x, w, precision);
         return b.defined() ? y + b.unsqueeze(1) : y;
     }
     if (w.size(0) == 1) {  // one lane is an ordinary product: a plain GEMM is faster than a batch of one
@@ -77,7 +78,7 @@ at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tens
 }
 
 Linear::Linear(const Scope& scope, const std::string& name, std::int64_t in, std::int64_t out, bool bias, Role role)
-    : bf16_(scope.bf16_products) {
+    : precision_(scope.precision) {
     const Scope inner = scope.sub(name);
     weight_ = inner.declare("weight", {in, out}, linear_rule(scope, in, out, role), Decay::yes);
     if (bias) bias_ = inner.declare("bias", {out}, bias_rule(scope, in), Decay::no);
@@ -90,7 +91,7 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
                       "{} lanes and {} features meet a weight of {} lanes and {} inputs", shape.front(), shape.back(), w.size(0),
                       w.size(1));
     shape.back() = w.size(2);
-    return lane_product(x.reshape({w.size(0), -1, w.size(1)}), w, bias_ ? *bias_ : at::Tensor(), bf16_).view(shape);
+    return lane_product(x.reshape({w.size(0), -1, w.size(1)}), w, bias_ ? *bias_ : at::Tensor(), precision_).view(shape);
 }
 
 Norm::Norm(const Scope& scope, const std::string& name, std::int64_t width, NormKind kind, double eps) : kind_(kind), eps_(eps) {

@@ -14,7 +14,7 @@ struct Scope {
     std::string prefix;                // "layers.1.mixer"
     const ModelSpec* model = nullptr;  // init convention (spec section 2.1)
     std::int64_t residual_branches = 1;  // of the whole model, for the output projections' rescale
-    bool bf16_products = false;        // operands of the large products are rounded to bf16; results stay in the parameters' type
+    Precision precision = Precision::fp32;  // of the operands of Linear; its results are never rounded
 
     Scope sub(const std::string& name) const;
     Parameter declare(const std::string& name, std::vector<std::int64_t> shape, InitRule init, Decay decay, bool trained = true) const;
@@ -33,11 +33,11 @@ public:
 
 private:
     Parameter weight_, bias_;
-    bool bf16_ = false;
+    Precision precision_ = Precision::fp32;
 };
 
-// Products of every lane: x [R, M, in] times w [R, in, out] (+ b [R, out], or undefined).
-at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b = {}, bool bf16 = false);
+// Products of every lane: x [R, M, in] times w [R, in, out] (+ b [R, out], or undefined). Only the operands are rounded to `precision`.
+at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b = {}, Precision precision = Precision::fp32);
 
 class Norm {                           // LayerNorm (with bias) or RMSNorm over the last axis, weight [R, d]
 public:

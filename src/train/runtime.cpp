@@ -43,7 +43,8 @@ Runtime apply_runtime(const RuntimeSpec& spec) {
     if (!at::Context::hasCUDA())
         fail(ExitCode::usage, "run.device: cuda, but no GPU was found; set run.device: cpu, or see `palimpsest doctor`");
     context.setDeterministicAlgorithms(false, false);
-    context.setFloat32MatmulPrecision(spec.precision == Precision::tf32 ? "high" : "highest");
+    // Products of layers ask for less where run.precision says so (ops/product.h); nothing else may.
+    context.setFloat32MatmulPrecision("highest");
     runtime.device = at::Device(at::kCUDA, 0);
     return runtime;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <type_traits>
 
 #include "core/error.h"
@@ -113,9 +114,10 @@ void Trainer::Impl::train_step(std::int64_t n) {
     done(StepPart::update);
 
     const at::NoGradGuard no_grad;
-    // A scored token counts as correct when no other has a greater logit: ties are rarer than a whole argmax is slow.
-    const at::Tensor scores = logits.detach();
-    const at::Tensor correct = scores.gather(2, batch.targets.unsqueeze(2)).squeeze(2) >= scores.amax(2);
+    // A scored token counts as correct when its logit is strictly greater than every other: two values that a memory cannot tell apart
+    // are no answer. The backward pass is done with the logits, so the target's own is struck out in place.
+    const at::Tensor scores = logits.detach(), targets = batch.targets.unsqueeze(2), right = scores.gather(2, targets).squeeze(2);
+    const at::Tensor correct = right > scores.scatter_(2, targets, -std::numeric_limits<double>::infinity()).amax(2);
     const at::Tensor accuracies = correct.view({correct.size(0), -1, batch.value_tokens}).all(2).to(at::kFloat).mean(1);
     ring.select(0, n % log_every)
         .copy_(at::stack({losses.detach(), accuracies, optimizer.gradient_norm().to(at::kFloat), lane_lr * factor,

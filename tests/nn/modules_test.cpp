@@ -35,9 +35,9 @@ struct Fixture {
     void allocate(std::vector<std::uint64_t> seeds) {
         parameters.allocate(seeds, std::vector<double>(seeds.size(), 1), at::Device(at::kCPU), at::kDouble);
     }
-    at::Tensor leaf(const std::string& name) const {
+    at::Tensor leaf(const std::string& name, bool gradient = false) const {
         for (std::size_t i = 0; i < parameters.table().size(); ++i)
-            if (parameters.table()[i].name == name) return parameters.leaf(i).detach();
+            if (parameters.table()[i].name == name) return gradient ? parameters.leaf(i).grad() : parameters.leaf(i).detach();
         FAIL("no parameter " << name);
         return {};
     }
@@ -78,18 +78,26 @@ TEST_CASE("Linear refuses what does not fit") {
     CHECK_THROWS_AS(linear(noise({2, 2, 3, 4}, 1)), InternalError);
 }
 
-TEST_CASE("bf16 products round their operands and nothing else") {
+TEST_CASE("bf16 products round their operands and nothing else, forward and backward") {
+    const std::size_t lanes = GENERATE(1, 2);
+    INFO(lanes << " lanes");
     Fixture f;
-    f.scope.bf16_products = true;
+    f.scope.precision = Precision::bf16;
     f.model.init_std = 1;
     const Linear linear(f.scope, "linear", 5, 7, true);
-    f.allocate({4, 5});
-    const at::Tensor x = noise({2, 2, 3, 5}, 1), y = linear(x);
+    f.allocate(std::vector<std::uint64_t>(lanes, 4));
+    const auto rounded = [](const at::Tensor& t) { return t.detach().to(at::kBFloat16).to(at::kDouble); };
+    const auto r = static_cast<std::int64_t>(lanes);
+    const at::Tensor x = noise({r, 2, 3, 5}, 1).requires_grad_(), y = linear(x), dy = noise({r, 2, 3, 7}, 2);
+    const at::Tensor w = f.leaf("m.linear.weight");
     CHECK(y.scalar_type() == at::kDouble);
-    const at::Tensor exact = at::matmul(x, f.leaf("m.linear.weight").unsqueeze(1));
-    const double error = ((y - exact).square().sum() / exact.square().sum()).sqrt().item<double>();
-    CHECK(error < 1e-2);
-    CHECK(error > 1e-4);
+    // Equal to double precision: had a sum or a result been rounded to fp32 or bf16, it would show.
+    CHECK(at::allclose(y, at::matmul(rounded(x), rounded(w).unsqueeze(1)), 1e-14, 1e-14));
+    CHECK_FALSE(at::allclose(y, at::matmul(x, w.unsqueeze(1)), 1e-5, 1e-5));
+    (y * dy).sum().backward();
+    CHECK(at::allclose(x.grad(), at::matmul(rounded(dy), rounded(w).unsqueeze(1).transpose(2, 3)), 1e-14, 1e-14));
+    const at::Tensor dw = at::matmul(rounded(x).flatten(1, 2).transpose(1, 2), rounded(dy).flatten(1, 2));
+    CHECK(at::allclose(f.leaf("m.linear.weight", true), dw, 1e-14, 1e-14));
 }
 
 TEST_CASE("init conventions of weights, biases and output projections") {

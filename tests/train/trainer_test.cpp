@@ -382,6 +382,18 @@ TEST_CASE("training examples that are test examples are an error", "[train][data
     CHECK_NOTHROW(Trainer(spec, {lane_of(spec)}));
 }
 
+TEST_CASE("values that the model cannot tell apart are no answer", "[train]") {
+    RunSpec spec = small_run();
+    spec.train.init_scale = 0;  // all logits are equal until the first update
+    spec.train.lr = 0;
+    Recorder recorder;
+    Lane lane = lane_of(spec);
+    lane.sink = &recorder;
+    Trainer(spec, {lane}).run(never_stop);
+    REQUIRE_FALSE(recorder.rows.empty());
+    for (const std::vector<float>& row : recorder.rows) CHECK(row[1] == 0);
+}
+
 TEST_CASE("what the device cannot do is said before anything starts", "[train]") {
     RunSpec spec = small_run();
     spec.run.precision = Precision::bf16;
