@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <memory>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,6 +29,16 @@ constexpr std::string_view temporary_mark = ".tmp-";
 std::string parent_of(const std::string& path) {
     const std::string parent = fs::path(path).parent_path().string();
     return parent.empty() ? "." : parent;
+}
+
+// What a file system answers to a request that it does not know.
+bool is_unknown_request(int error) { return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == EBADF; }
+
+int rename_exclusive(const char* from, const char* to) { return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE); }
+
+bool is_same_file(const std::string& a, const std::string& b) {
+    std::error_code error;
+    return fs::equivalent(a, b, error);
 }
 
 std::vector<std::string> list(const std::string& folder, bool folders) {
@@ -83,7 +94,7 @@ void AtomicFile::write(const void* data, std::size_t size) {
 }
 
 void AtomicFile::finish() {
-    if (::fsync(descriptor_) != 0) cannot("write", path_, errno);
+    if (::fsync(descriptor_) != 0 && !is_unknown_request(errno)) cannot("write", path_, errno);
     const int closed = ::close(descriptor_);  // network file systems report a full disk only here
     descriptor_ = -1;
     if (closed != 0) cannot("write", path_, errno);
@@ -98,17 +109,50 @@ void AtomicFile::commit() {
 
 bool AtomicFile::commit_if_absent() {
     finish();
-    if (::link(temporary_.c_str(), path_.c_str()) != 0) {
-        if (errno == EEXIST) return false;
-        // No hard links here (some network and FAT file systems): renameat2 cannot replace an existing name either.
-        if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
-            if (errno == EEXIST) return false;
-            cannot("create", path_, errno);
-        }
-        exists_ = false;
-    }
+    if (!take_name()) return false;
     sync_folder(parent_of(path_));
     return true;
+}
+
+bool AtomicFile::take_name() {
+    const ExclusiveCalls& calls = exclusive_calls();
+    if (calls.link(temporary_.c_str(), path_.c_str()) == 0) return true;
+    // A network file system may lose the answer of a link that it made, and find its own work when it asks again.
+    if (errno == EEXIST) return is_same_file(temporary_, path_);
+    if (calls.rename(temporary_.c_str(), path_.c_str()) == 0) {
+        exists_ = false;
+        return true;
+    }
+    if (errno == EEXIST) return false;
+    // What every file system has: an empty file that only one can make. Ours replaces it.
+    const int placeholder = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (placeholder < 0 && errno == EEXIST) return false;
+    if (placeholder < 0) cannot("create", path_, errno);
+    ::close(placeholder);
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+        const int error = errno;
+        ::unlink(path_.c_str());
+        cannot("create", path_, error);
+    }
+    exists_ = false;
+    return true;
+}
+
+ExclusiveCalls& exclusive_calls() {
+    static ExclusiveCalls calls = {&::link, &rename_exclusive};
+    return calls;
+}
+
+FileLock::FileLock(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (descriptor_ < 0) cannot("write", path, errno);
+}
+
+FileLock::~FileLock() { ::close(descriptor_); }
+
+bool FileLock::try_alone() { return ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
+void FileLock::share() {
+    while (::flock(descriptor_, LOCK_SH) != 0 && errno == EINTR) {}
 }
 
 void write_file_atomic(const std::string& path, std::string_view content) {
@@ -152,8 +196,8 @@ void sync_folder(const std::string& folder) {
     const int result = ::fsync(descriptor);
     const int error = errno;
     ::close(descriptor);
-    // Some file systems cannot sync a folder and say EINVAL; they offer nothing better.
-    if (result != 0 && error != EINVAL) cannot("write", folder, error);
+    // Some file systems cannot sync a folder; they offer nothing better.
+    if (result != 0 && !is_unknown_request(error)) cannot("write", folder, error);
 }
 
 std::int64_t free_bytes(const std::string& path) {

@@ -27,6 +27,7 @@ public:
 
 private:
     void finish();
+    bool take_name();
 
     std::string path_, temporary_;
     int descriptor_ = -1;
@@ -34,8 +35,32 @@ private:
 };
 
 void write_file_atomic(const std::string& path, std::string_view content);
-// Exclusive: of several processes that create one name, exactly one gets true. The content is complete when the name appears.
+// Exclusive: of several processes that create one name, exactly one gets true. The content is complete when the name appears; only where
+// the file system knows neither hard links nor a rename that replaces nothing may the name be seen empty for a moment.
 bool create_file(const std::string& path, std::string_view content);
+
+// The two calls that give a whole file its name exclusively. File systems lack the one, the other or both: tests put such failures here.
+struct ExclusiveCalls {
+    int (*link)(const char* from, const char* to);
+    int (*rename)(const char* from, const char* to);  // fails with EEXIST where `to` is there
+};
+ExclusiveCalls& exclusive_calls();
+
+// A lock of the kernel on a file that is made for it (flock). It ends with its holder, however that ends. Where the file system has no
+// such locks nothing is held, and nobody is kept out.
+class FileLock {
+public:
+    explicit FileLock(const std::string& path);
+    ~FileLock();
+    FileLock(const FileLock&) = delete;
+    FileLock& operator=(const FileLock&) = delete;
+
+    bool try_alone();  // false where another process holds the lock, alone or shared; then this one holds nothing
+    void share();      // waits while another process holds it alone
+
+private:
+    int descriptor_ = -1;
+};
 
 bool file_exists(const std::string& path);           // a regular file
 bool folder_exists(const std::string& path);

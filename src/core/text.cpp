@@ -71,16 +71,53 @@ std::string join(const std::vector<std::string>& words, std::string_view separat
     return fmt::format("{}", fmt::join(words, separator));
 }
 
+bool is_utf8(std::string_view text) {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        if (byte < 0x80) continue;
+        const std::size_t more = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
+        bool good = byte >= 0xC2 && byte <= 0xF4;
+        for (std::size_t k = 1; good && k <= more; ++k) good = i + k < text.size() && (text[i + k] & 0xC0) == 0x80;
+        if (!good) return false;
+        // Longer forms than needed, surrogates, and what lies beyond the last code point.
+        const auto second = static_cast<unsigned char>(text[i + 1]);
+        if ((byte == 0xE0 && second < 0xA0) || (byte == 0xED && second >= 0xA0) || (byte == 0xF0 && second < 0x90) || (byte == 0xF4 && second >= 0x90)) return false;
+        i += more;
+    }
+    return true;
+}
+
+bool has_control_characters(std::string_view text) {
+    return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+}
+
+namespace {
+
+std::string shell_word(const std::string& word) {
+    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("_-./=,:+@%").find(c) != std::string_view::npos;
+    });
+    if (plain) return word;
+    if (is_utf8(word) && !has_control_characters(word)) {
+        std::string quoted = "'";
+        for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+        return quoted + "'";
+    }
+    std::string quoted = "$'";
+    for (const char c : word) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (c == '\'' || c == '\\') quoted += fmt::format("\\{}", c);
+        else if (byte < 0x20 || byte >= 0x7F) quoted += fmt::format("\\x{:02x}", byte);
+        else quoted += c;
+    }
+    return quoted + "'";
+}
+
+}  // namespace
+
 std::string shell_line(const std::vector<std::string>& words) {
     std::vector<std::string> quoted;
-    for (const std::string& word : words) {
-        const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("_-./=,:+@%").find(c) != std::string_view::npos;
-        });
-        std::string text = plain ? word : "'";
-        for (const char c : plain ? std::string_view() : std::string_view(word)) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-        quoted.push_back(plain ? text : text + "'");
-    }
+    for (const std::string& word : words) quoted.push_back(shell_word(word));
     return join(quoted, " ");
 }
 

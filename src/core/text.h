@@ -18,7 +18,10 @@ std::size_t edit_distance(std::string_view, std::string_view);
 std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
 
 std::string join(const std::vector<std::string>& words, std::string_view separator);
-std::string shell_line(const std::vector<std::string>& words);  // to paste into a shell: quoted where it must be
+// To paste into a shell: quoted where it must be, and printable ASCII or UTF-8 whatever bytes the words hold ($'\x1b').
+std::string shell_line(const std::vector<std::string>& words);
+bool is_utf8(std::string_view text);
+bool has_control_characters(std::string_view text);  // of ASCII
 std::string plural(std::int64_t count, std::string_view noun);  // "1 run", "3 runs"
 
 // Columns on a terminal: UTF-8 code points, not bytes ("±" is one).

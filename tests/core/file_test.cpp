@@ -5,6 +5,7 @@
 #include "temporary_folder.h"
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
@@ -17,6 +18,25 @@
 using namespace palimpsest;
 
 namespace {
+
+int refuse(int error) {
+    errno = error;
+    return -1;
+}
+int no_links(const char*, const char*) { return refuse(EPERM); }
+int unknown_rename(const char*, const char*) { return refuse(EINVAL); }
+
+// A file system that lacks the given calls, until the end of the scope.
+class Lacking {
+public:
+    Lacking(int (*link)(const char*, const char*), int (*rename)(const char*, const char*)) : before_(exclusive_calls()) {
+        exclusive_calls() = {link ? link : before_.link, rename ? rename : before_.rename};
+    }
+    ~Lacking() { exclusive_calls() = before_; }
+
+private:
+    ExclusiveCalls before_;
+};
 
 std::size_t entries(const std::string& folder) {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
@@ -78,20 +98,73 @@ TEST_CASE("readers see the old content or the new, never a part") {
 }
 
 TEST_CASE("of many that create one name exactly one succeeds, and its content is whole") {
-    const TemporaryFolder folder;
-    std::atomic<int> winners{0};
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 8; ++i) {
-        threads.emplace_back([&] {
-            if (create_file(folder / "LOCK", "holder")) ++winners;
-        });
+    // With all that a file system may offer, without hard links, and without a rename that replaces nothing too.
+    const std::pair<int (*)(const char*, const char*), int (*)(const char*, const char*)> lacking[] = {
+        {nullptr, nullptr},
+        {&no_links, nullptr},
+        {[](const char*, const char*) { return refuse(EOPNOTSUPP); }, &unknown_rename},
+        {[](const char*, const char*) { return refuse(ENOSYS); }, [](const char*, const char*) { return refuse(ENOSYS); }},
+        {&no_links, &unknown_rename}};
+    for (const auto& [link, rename] : lacking) {
+        const Lacking calls(link, rename);
+        const TemporaryFolder folder;
+        std::atomic<int> winners{0};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 8; ++i) {
+            threads.emplace_back([&] {
+                if (create_file(folder / "LOCK", "holder")) ++winners;
+            });
+        }
+        for (std::thread& thread : threads) thread.join();
+        CHECK(winners == 1);
+        CHECK(read_file(folder / "LOCK") == "holder");
+        CHECK_FALSE(create_file(folder / "LOCK", "another"));
+        CHECK(read_file(folder / "LOCK") == "holder");
+        CHECK(entries(folder.path) == 1);
     }
-    for (std::thread& thread : threads) thread.join();
-    CHECK(winners == 1);
-    CHECK(read_file(folder / "LOCK") == "holder");
+}
+
+TEST_CASE("a link whose answer was lost is ours all the same") {
+    // As a network file system does it: the link is made, its answer is lost, and the second asking finds the name taken.
+    const Lacking calls(
+        [](const char* from, const char* to) {
+            if (::link(from, to) != 0) return -1;
+            return refuse(EEXIST);
+        },
+        nullptr);
+    const TemporaryFolder folder;
+    CHECK(create_file(folder / "LOCK", "ours"));
+    CHECK(read_file(folder / "LOCK") == "ours");
     CHECK_FALSE(create_file(folder / "LOCK", "another"));
-    CHECK(read_file(folder / "LOCK") == "holder");
+}
+
+TEST_CASE("a name that a folder has is taken") {
+    const Lacking calls(&no_links, &unknown_rename);
+    const TemporaryFolder folder;
+    make_folders(folder / "sub");
+    CHECK_FALSE(create_file(folder / "sub", "x"));
+    CHECK(folder_exists(folder / "sub"));
     CHECK(entries(folder.path) == 1);
+}
+
+TEST_CASE("a lock of the kernel keeps others out while it is held, and no longer") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "lock";
+    FileLock first(path), second(path);  // two opens of one file are as two processes
+    CHECK(first.try_alone());
+    CHECK_FALSE(second.try_alone());
+    first.share();
+    CHECK_FALSE(second.try_alone());
+    second.share();
+    CHECK_FALSE(first.try_alone());
+    first.share();
+    {
+        FileLock third(path);
+        third.share();
+    }
+    second.share();
+    CHECK_FALSE(first.try_alone());  // it gave its share up for the attempt
+    CHECK(second.try_alone());
 }
 
 TEST_CASE("errors name the path and the reason") {

@@ -99,4 +99,15 @@ TEST_CASE("durations, rates and bytes as a person reads them") {
 TEST_CASE("a command can be pasted into a shell") {
     CHECK(shell_line({"palimpsest", "run", "a.yaml", "train.lr=1e-3"}) == "palimpsest run a.yaml train.lr=1e-3");
     CHECK(shell_line({"x", "", "a b", "m=[1, \"s\"]", "it's"}) == "x '' 'a b' 'm=[1, \"s\"]' 'it'\\''s'");
+    // Whatever the bytes, a line that can be printed, recorded and pasted.
+    CHECK(shell_line({"résumé", "caf\xe9", "a\n'b\\", "\x1b[2J"}) == "'résumé' $'caf\\xe9' $'a\\x0a\\'b\\\\' $'\\x1b[2J'");
+}
+
+TEST_CASE("what UTF-8 is") {
+    for (const char* good : {"", "a", "é", "…", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) CHECK(is_utf8(good));
+    for (const char* bad : {"caf\xe9", "\x80", "\xc0\xaf", "\xe2\x82", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xff"})
+        CHECK_FALSE(is_utf8(bad));
+    CHECK(has_control_characters("a\nb"));
+    CHECK(has_control_characters("\x7f"));
+    CHECK_FALSE(has_control_characters("a é"));
 }
