@@ -7,6 +7,7 @@
 #include "core/version.h"
 #include "store/run_file.h"
 #include "sweep/machine.h"
+#include "sweep/stop.h"
 
 #include <CLI/CLI.hpp>
 
@@ -24,8 +25,8 @@ constexpr const char* exit_codes = R"(Exit codes:
   2    bad usage or config; nothing was started
   3    a sweep finished, some of its runs failed
   4    a result check failed
-  75   stopped by SIGTERM or SIGUSR2 with a checkpoint; please start again
-  130  stopped by SIGINT (Ctrl-C) with a checkpoint
+  75   stopped by SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU with a checkpoint; please start again
+  130  stopped by SIGINT (Ctrl-C) or SIGHUP (its terminal was closed) with a checkpoint
 
 Results go to stdout, everything else to stderr. `palimpsest VERB --help` explains a verb.)";
 
@@ -149,6 +150,7 @@ std::vector<std::pair<std::string, std::string>> all_versions() {
 }
 
 int run_program(int argc, char** argv) {
+    reset_inherited_signals();
     ::prctl(PR_SET_NAME, "palimpsest");  // begun anew from /proc/self/exe it would be called "exe"
     start_log(LogLevel::info, stderr_terminal());
     ExitCode code = ExitCode::run_failed;

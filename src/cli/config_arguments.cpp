@@ -1,6 +1,7 @@
 #include "cli/config_arguments.h"
 
 #include "cli/output.h"
+#include "cli/path_option.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "sweep/inspect.h"
@@ -17,9 +18,10 @@ void print_plan(const ConfigArguments& arguments, const Experiment& experiment) 
     for (const auto& [key, value] : experiment.runs.front().varied) header.push_back(key);
     for (const char* column : {"steps", "parameters", "state", "action"}) header.push_back(column);
     Table table(header);
+    const std::vector<std::string> folders = planned_folders(arguments.results, experiment);
     for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
         const PlannedRun& run = experiment.runs[i];
-        const Decision decision = decide(RunFolder(run_folder(arguments.results, experiment.name, run)));
+        const Decision decision = decide(RunFolder(folders[i]));
         std::vector<std::string> row = {short_id(run.spec.id)};
         for (const auto& [key, value] : run.varied) row.push_back(value);
         row.push_back(std::to_string(sizes[i].steps));
@@ -47,7 +49,7 @@ void add_progress(CLI::App& verb, std::string& progress) {
 }
 
 void add_execution(CLI::App& verb, ConfigArguments& arguments) {
-    verb.add_option("--results", arguments.results, "folder of all results")->capture_default_str();
+    add_path(verb, "--results", arguments.results, "folder of all results");
     add_progress(verb, arguments.progress);
     verb.add_flag("--print-config", arguments.print_config, "print the resolved config, every key present, and stop");
     verb.add_flag("--explain", arguments.explain, "the same with each value's origin: default, file and line, or argument");
@@ -87,10 +89,10 @@ ExitCode tell_outcome(const RunOutcome& outcome, const StopRequest& request) {
             log_error("already {}; it is left alone: {}", outcome.message, outcome.folder);
             return ExitCode::usage;
         case RunState::interrupted:
-            log_info("{}\nresume with: palimpsest resume {}", outcome.message, outcome.folder);
+            log_info("{}\nresume with: {}", outcome.message, resume_command(outcome.folder));
             return request.exit_code();
         default:
-            log_info("failed; log: {}/run.log\ntry again with: palimpsest resume {}", outcome.folder, outcome.folder);
+            log_info("failed; log: {}/run.log\ntry again with: {}", outcome.folder, resume_command(outcome.folder));
             return ExitCode::run_failed;
     }
 }

@@ -1,6 +1,7 @@
 // palimpsest doctor: what is found on this machine, and what is wrong with it; the text to put into a report.
 #include "cli/app.h"
 #include "cli/output.h"
+#include "cli/path_option.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -57,8 +58,8 @@ std::string nearest_existing(const std::string& folder) {
     return path.string();
 }
 
-// What runs need of a folder: exclusive creation (the LOCK), rename over a file (every record). Locks of the file system are not used;
-// whether they work is worth knowing where HDF5's own tools are.
+// What runs need of a folder: exclusive creation (the LOCK), rename over a file (every record). Locks of the file system keep two sweeps
+// with different plans out of one folder, no more; whether they work is also worth knowing where HDF5's own tools are.
 void examine_folder(const std::string& results, Findings& found) {
     const std::string folder = nearest_existing(results);
     found.facts.emplace_back("results", results + (folder_exists(results) ? "" : fmt::format(" (not there yet; looked at {})", folder)));
@@ -76,7 +77,7 @@ void examine_folder(const std::string& results, Findings& found) {
         found.facts.emplace_back("rename over a file", read_file(probe) == "replaced\n" ? "works" : "does not work");
         const int descriptor = ::open(probe.c_str(), O_RDWR | O_CLOEXEC);
         const bool locks = descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
-        found.facts.emplace_back("file locks", locks ? "work" : "do not work (not needed here; other HDF5 tools may want HDF5_USE_FILE_LOCKING=FALSE)");
+        found.facts.emplace_back("file locks", locks ? "work" : "do not work (nothing keeps sweeps with different plans out of one folder; HDF5's own tools may want HDF5_USE_FILE_LOCKING=FALSE)");
         if (descriptor >= 0) ::close(descriptor);
         remove_file(probe);
     } catch (const Error& error) {
@@ -121,7 +122,7 @@ void add_doctor(CLI::App& app, Session& session) {
     auto results = std::make_shared<std::string>("results");
     auto json = std::make_shared<bool>(false);
     CLI::App* verb = app.add_subcommand("doctor", "what is found on this machine and what is wrong with it");
-    verb->add_option("--results", *results, "the folder of results to look at")->capture_default_str();
+    add_path(*verb, "--results", *results, "the folder of results to look at");
     verb->add_flag("--json", *json, "as JSON");
     verb->callback([=, &session] { session.action = [=] { return doctor(*results, *json); }; });
 }

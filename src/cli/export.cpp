@@ -1,6 +1,7 @@
 // palimpsest export SWEEP|RUN…: tidy tables for other tools, to stdout or into a file.
 #include "cli/app.h"
 #include "cli/output.h"
+#include "cli/path_option.h"
 #include "cli/select.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -90,7 +91,7 @@ void add_export(CLI::App& app, Session& session) {
     verb->add_option("--keys", arguments->keys, "config keys as columns, separated by commas; by default those that differ, and the seed")
         ->delimiter(',')
         ->allow_extra_args(false);
-    verb->add_option("-o,--output", arguments->file, "write into this file instead of stdout");
+    add_path(*verb, "-o,--output", arguments->file, "write into this file instead of stdout");
     verb->add_flag("--force", arguments->force, "replace the file when it is there");
     verb->callback([arguments, &session] { session.action = [arguments] { return export_all(*arguments); }; });
 }

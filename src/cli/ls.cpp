@@ -1,6 +1,7 @@
 // palimpsest ls [RESULTS]: every run below a folder, with its state.
 #include "cli/app.h"
 #include "cli/output.h"
+#include "cli/path_option.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -64,7 +65,7 @@ void add_ls(CLI::App& app, Session& session) {
     auto root = std::make_shared<std::string>("results");
     auto json = std::make_shared<bool>(false);
     CLI::App* verb = app.add_subcommand("ls", "list runs with their states");
-    verb->add_option("RESULTS", *root, "a folder of results, or of one sweep")->capture_default_str();
+    add_path(*verb, "RESULTS", *root, "a folder of results, or of one sweep");
     verb->add_flag("--json", *json, "as JSON");
     verb->callback([=, &session] { session.action = [=] { return ls(*root, *json); }; });
 }

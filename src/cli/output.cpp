@@ -100,7 +100,8 @@ std::string find_run(const std::string& word, const std::string& results) {
         if (name.starts_with(word) || (word.size() > id.size() && word.starts_with(id))) found.push_back(folder);
     }
     if (found.size() == 1) return found.front();
-    if (found.empty()) fail(ExitCode::usage, "no run '{}' in '{}'{}\n`palimpsest ls {}` lists them", word, results, did_you_mean(word, names), results);
+    if (found.empty()) fail(ExitCode::usage, "no run '{}' in '{}'{}\n`{}` lists them", word, results, did_you_mean(word, names),
+                            shell_line({"palimpsest", "ls", results}));
     fail(ExitCode::usage, "'{}' may be any of {} runs: {}", word, found.size(), join(found, ", "));
 }
 

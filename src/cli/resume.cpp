@@ -1,6 +1,7 @@
 // palimpsest resume RUN: goes on with a run exactly as its folder has it, whatever became of the config that it came from.
 #include "cli/config_arguments.h"
 #include "cli/output.h"
+#include "cli/path_option.h"
 #include "core/file.h"
 #include "store/run_file.h"
 #include "sweep/plan.h"
@@ -34,7 +35,8 @@ ExitCode resume(const Arguments& arguments, const Session& session) {
     const std::string folder = find_run(arguments.run, arguments.results), path = folder + "/config.yaml";
     const Experiment experiment = parse_experiment(path, read_file(path), {}, registry_catalog(), {});
     PlannedRun planned = experiment.runs.front();
-    if (const std::string name = std::filesystem::path(folder).filename().string(); !name.starts_with(short_id(planned.spec.id)))
+    const std::string name = std::filesystem::path(folder).filename().string(), digits = name.substr(0, name.find('-'));
+    if (digits.size() < 8 || !planned.spec.id.starts_with(digits))  // folders of older versions carry eight
         fail(ExitCode::usage, "'{}' describes the run {}, but its folder is '{}': was it edited? Start it anew with `palimpsest run`", path,
              planned.spec.id, name);
     std::string sweep;
@@ -55,7 +57,7 @@ void add_resume(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* verb = app.add_subcommand("resume", "go on with a run from its last checkpoint");
     verb->add_option("RUN", arguments->run, "folder of a run, or the beginning of its id")->required();
-    verb->add_option("--results", arguments->results, "where to look for the id")->capture_default_str();
+    add_path(*verb, "--results", arguments->results, "where to look for the id");
     add_progress(*verb, arguments->progress);
     verb->callback([arguments, &session] { session.action = [arguments, &session] { return resume(*arguments, session); }; });
 }

@@ -1,6 +1,7 @@
 // palimpsest run CONFIG: one run.
 #include "cli/config_arguments.h"
 #include "cli/output.h"
+#include "core/text.h"
 #include "sweep/plan.h"
 
 #include <CLI/CLI.hpp>
@@ -14,7 +15,8 @@ ExitCode run(const ConfigArguments& arguments, const Session& session) {
     if (!wants_telling(arguments)) wait_without_spinning(session.command);  // first: it begins the program anew
     const Experiment experiment = load_config(arguments.path, arguments.overrides);
     if (experiment.is_sweep)
-        fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: palimpsest sweep {}", arguments.path, experiment.runs.size(), arguments.path);
+        fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: {}", arguments.path, experiment.runs.size(),
+             shell_line({"palimpsest", "sweep", arguments.path}));
     if (only_tells(arguments, experiment)) return ExitCode::ok;
     static StopRequest request;  // signal handlers write it to the very end
     handle_signals(request);
@@ -23,7 +25,7 @@ ExitCode run(const ConfigArguments& arguments, const Session& session) {
     options.command = session.command;
     options.progress = progress_mode(arguments.progress);
     const PlannedRun& planned = experiment.runs.front();
-    const std::string folder = run_folder(options.results, experiment.name, planned);
+    const std::string folder = planned_folders(options.results, experiment).front();
     return tell_outcome(execute_run(planned, experiment, folder, "", human_name(planned), options, request), request);
 }
 

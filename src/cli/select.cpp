@@ -1,6 +1,7 @@
 #include "cli/select.h"
 
 #include "cli/output.h"
+#include "cli/path_option.h"
 #include "config/diagnostics.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -75,7 +76,7 @@ std::vector<std::string> short_names(const std::vector<Found>& all) {
 void add_select(CLI::App& verb, SelectArguments& arguments) {
     verb.add_option("SWEEP", arguments.names, "folders of sweeps or runs, their names below the results, or beginnings of run ids")->required();
     verb.add_option("--where", arguments.where, "only runs with key=value or key=value,value; may be repeated")->allow_extra_args(false);
-    verb.add_option("--results", arguments.results, "where to look for a name")->capture_default_str();
+    add_path(verb, "--results", arguments.results, "where to look for a name");
 }
 
 Selection select_runs(const SelectArguments& arguments) {

@@ -1,6 +1,7 @@
 // palimpsest show RUN: one run in full; the end of its log when it did not finish.
 #include "cli/app.h"
 #include "cli/output.h"
+#include "cli/path_option.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -148,7 +149,7 @@ void add_show(CLI::App& app, Session& session) {
     auto json = std::make_shared<bool>(false);
     CLI::App* verb = app.add_subcommand("show", "one run: summary, accuracy by segment, overwrites and distance, and the log's end");
     verb->add_option("RUN", *run, "folder of a run, or the beginning of its id")->required();
-    verb->add_option("--results", *results, "where to look for the id")->capture_default_str();
+    add_path(*verb, "--results", *results, "where to look for the id");
     verb->add_flag("--json", *json, "as JSON");
     verb->callback([=, &session] { session.action = [=] { return show(*run, *results, *json); }; });
 }

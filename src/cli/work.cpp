@@ -2,6 +2,7 @@
 // and reads its stdout; by hand, or from a scheduler, it does the same without a parent.
 #include "cli/app.h"
 #include "cli/output.h"
+#include "cli/path_option.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "sweep/execute.h"
@@ -38,9 +39,8 @@ ExitCode work(const Arguments& arguments, const Session& session) {
     if (arguments.parent != 0) std::ofstream("/proc/self/oom_score_adj") << 500;  // rather this run than the sweep
 
     const std::string path = arguments.plan.empty() ? arguments.folder + "/manifest.yaml" : arguments.plan;
-    const std::string yaml = read_file(path);
-    const Manifest manifest = parse_manifest(path, yaml, arguments.folder);
-    Experiment experiment = planned_experiment(path, yaml, arguments.run_ids, registry_catalog());
+    const Manifest manifest = parse_manifest(path, read_file(path), arguments.folder);
+    Experiment experiment = planned_experiment(path, manifest, arguments.run_ids, registry_catalog());
     std::vector<PackedRun> pack;
     for (PlannedRun& run : experiment.runs) {
         if (arguments.threads > 0) run.spec.run.threads = arguments.threads;
@@ -74,9 +74,9 @@ void add_work(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* verb = app.add_subcommand("work", "train runs of a sweep's manifest together (what `sweep` starts)");
     verb->group("");  // not in --help
-    verb->add_option("FOLDER", arguments->folder, "folder of the sweep")->required();
+    add_path(*verb, "FOLDER", arguments->folder, "folder of the sweep")->required();
     verb->add_option("RUN_ID", arguments->run_ids, "runs of one shape")->required();
-    verb->add_option("--plan", arguments->plan, "a manifest instead of the one in FOLDER");
+    add_path(*verb, "--plan", arguments->plan, "a manifest instead of the one in FOLDER");
     verb->add_option("--workers", arguments->workers, "how many train at one time, for the records");
     verb->add_option("--threads", arguments->threads, "instead of run.threads");
     verb->add_option("--parent", arguments->parent, "process whose death ends this one");

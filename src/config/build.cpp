@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 namespace palimpsest {
@@ -35,6 +36,21 @@ void label(std::vector<SegmentSpec>& segments) {
     }
 }
 
+// The name is that of a folder below the results. Where none is given it is the file's, without its ending.
+std::string problem_of_name(const std::string& name) {
+    if (name.empty()) return "must not be empty";
+    if (!is_utf8(name) || has_control_characters(name))
+        return fmt::format("is {}, which holds bytes that are no text in UTF-8; write a name of plain characters (without one, the file's name counts)",
+                           shell_line({name}));
+    const std::filesystem::path path(name);
+    const bool inside = std::none_of(path.begin(), path.end(), [](const auto& part) { return part.empty() || part == "." || part == ".." || part == "/"; });
+    if (!inside) return fmt::format("is '{}'; it must be that of a folder below the results, such as recall or study/recall", name);
+    if (std::any_of(path.begin(), path.end(), [](const auto& part) { return part.string().size() > 255; }))
+        return "is longer than the 255 bytes that a folder's name may have";
+    if (name == "latest") return "must not be 'latest', which is the link to the run that started last";
+    return "";
+}
+
 class Builder {
 public:
     Builder(const Value& root, const std::vector<Setting>& settings, const Catalog& catalog, Diagnostics& errors)
@@ -42,7 +58,7 @@ public:
 
     RunSpec build() {
         run_schema().read(&run_, root_, "", errors_, {"task", "mixers", "base", "sweep"});
-        if (run_.name.empty()) errors_.error(place("name"), "'name' must not be empty");
+        if (const std::string problem = problem_of_name(run_.name); !problem.empty()) errors_.error(place("name"), "'name' " + problem);
         const Value task = read_task();
         const Value mixers = read_mixers();
         check_together();

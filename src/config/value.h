@@ -55,6 +55,7 @@ class Diagnostics;
 // Reads a file or a text. Rejects duplicate keys, merge keys, second documents, bombs of aliases and deep nesting, each with its
 // place (the whole list: config/yaml.cpp). Throws Error(usage). An empty text is an empty map.
 Value parse_yaml(const std::string& name, const std::string& text);
+Value parse_yaml(const std::string& name, const std::string& text, std::size_t most_values);  // of a file that a program wrote
 Value load_yaml(const std::string& path);
 // The same, with the errors gathered; after a syntax error the result is null.
 Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors);

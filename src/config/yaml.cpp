@@ -79,7 +79,7 @@ private:
 
 class Builder final : public YAML::EventHandler {
 public:
-    Builder(const Places& places, Diagnostics& errors) : places_(places), errors_(errors) {}
+    Builder(const Places& places, std::size_t most, Diagnostics& errors) : places_(places), most_(most), errors_(errors) {}
 
     Value root = Value::map();
 
@@ -150,7 +150,7 @@ private:
 
     void count(std::size_t more, const Source& here, const char* where) {
         values_ += more;
-        if (values_ > most_values) throw Fatal{here, fmt::format("more than {} values {}", most_values, where)};
+        if (values_ > most_) throw Fatal{here, fmt::format("more than {} values {}", most_, where)};
     }
 
     void check_tag(const std::string& tag, const Source& here) {
@@ -217,6 +217,7 @@ private:
     }
 
     const Places& places_;
+    const std::size_t most_;
     Diagnostics& errors_;
     std::vector<Frame> frames_;
     std::unordered_map<YAML::anchor_t, Anchored> anchors_;
@@ -276,8 +277,8 @@ void check_bytes(const std::string& yaml, const Places& places) {
     }
 }
 
-Value parse(const std::string& yaml, const Places& places, Diagnostics& errors) {
-    Builder builder(places, errors);
+Value parse(const std::string& yaml, const Places& places, Diagnostics& errors, std::size_t most = most_values) {
+    Builder builder(places, most, errors);
     builder.root.source = places.at(0, 0);
     try {
         check_bytes(yaml, places);
@@ -312,9 +313,12 @@ Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& 
     return parse(source->text, Places(source, source->text, 0, 0), errors);
 }
 
-Value parse_yaml(const std::string& name, const std::string& text) {
+Value parse_yaml(const std::string& name, const std::string& text) { return parse_yaml(name, text, most_values); }
+
+Value parse_yaml(const std::string& name, const std::string& text, std::size_t most) {
     Diagnostics errors;
-    Value value = parse_yaml(name, text, errors);
+    const auto source = std::make_shared<const SourceText>(SourceText{name, unix_line_ends(text)});
+    Value value = parse(source->text, Places(source, source->text, 0, 0), errors, most);
     errors.throw_if_any();
     return value;
 }

@@ -99,6 +99,7 @@ struct RunRecord {
     Attributes summary_attributes;
     std::vector<double> tokens_per_second;
 };
+std::string run_id_in(const std::string& folder);  // which run's file a folder holds; "" where it holds none that can be read
 RunRecord read_run(const std::string& file);  // Error(run_failed): "damaged", "written by format 2.0; this tool reads 1.x", with the path
 
 std::string hdf5_version();  // of the library that runs, and of the header when it differs: "1.10.8"

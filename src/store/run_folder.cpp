@@ -11,6 +11,7 @@
 #include <ctime>
 #include <filesystem>
 #include <sstream>
+#include <thread>
 #include <unistd.h>
 
 namespace palimpsest {
@@ -19,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr std::size_t short_id = 8, longest_human = 80;
+constexpr std::size_t longest_human = 80;
 
 std::string this_host() {
     char name[256] = "";
@@ -182,7 +183,10 @@ void RunFolder::lock() {
         bool taken = create_file(path, mine.text());
         if (!taken) {
             const std::optional<Lock> found = read_lock(path);
-            if (!found) continue;
+            // Where a name is taken by an empty file first, its holder may be about to fill it.
+            const bool being_written = found && found->pid == 0 && round < 50;
+            if (being_written) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            if (!found || being_written) continue;
             if (found->alive()) rival = found->holder();
             else taken = take_over(found->token, mine.text(), rival);
         }
@@ -230,7 +234,7 @@ void RunFolder::write_failed(const RunFailure& failure) {
 void RunFolder::clear_failed() { remove_file(file("FAILED.json")); }
 
 std::string run_folder_name(const std::string& run_id, const std::string& human) {
-    std::string name = run_id.substr(0, short_id);
+    std::string name = run_id;
     if (human.empty()) return name;
     name += '-';
     for (const char c : human.substr(0, longest_human)) {

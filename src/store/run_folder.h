@@ -50,7 +50,7 @@ private:
     std::chrono::steady_clock::time_point last_heartbeat_{};
 };
 
-// <results>/<sweep or run name>/<short id>-<human part>; a finished or existing folder is never overwritten.
+// <run id>-<human part>: the part for people may be cut, the id never.
 std::string run_folder_name(const std::string& run_id, const std::string& human);
 std::vector<std::string> find_run_folders(const std::string& root);  // folders holding run.h5, sorted
 

@@ -99,6 +99,19 @@ void read_rest(hid_t root, RunRecord& record) {
 
 }  // namespace
 
+std::string run_id_in(const std::string& folder) {
+    const hdf5::Guard guard;
+    try {
+        const std::string image = read_file(folder + "/run.h5");
+        const Handle open = hdf5::open_file(image);
+        return text_attribute(hdf5::open_group(open, "/"), "run_id");
+    } catch (const Error&) {
+        return "";
+    } catch (const hdf5::Failure&) {
+        return "";
+    }
+}
+
 RunRecord read_run(const std::string& file) {
     // One open and one read of the whole file: a writer that replaces it meanwhile, or a missing lock service, cannot disturb.
     const std::string image = read_file(file);

@@ -45,13 +45,13 @@ std::string line_of(const RunOutcome& outcome, bool told) {
 
 class SweepExecution {
 public:
-    SweepExecution(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request)
-        : experiment_(experiment), options_(options), request_(request) {
-        for (const PlannedRun& run : experiment.runs) {
+    SweepExecution(const Experiment& experiment, const Manifest& plan, const ExecuteOptions& options, const StopRequest& request)
+        : experiment_(experiment), plan_(plan), options_(options), request_(request) {
+        for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
             RunOutcome outcome;
-            outcome.folder = run_folder(options.results, experiment.name, run);
-            outcome.run_id = run.spec.id;
-            outcome.human = human_name(run);
+            outcome.folder = plan.runs[i].folder;
+            outcome.run_id = plan.runs[i].run_id;
+            outcome.human = human_name(experiment.runs[i]);
             outcomes_.push_back(std::move(outcome));
         }
     }
@@ -125,7 +125,7 @@ private:
         if (runs.empty()) return;
         if (runs.size() > 1) log_info("{} {} train as lanes of one model", place(runs), plural(static_cast<std::int64_t>(runs.size()), "run"));
         WorkOrder order;
-        order.manifest = manifest_yaml(experiment_, options_.results, options_.command, runs);
+        order.manifest = manifest_yaml(plan_, runs);
         order.folder = sweep_folder(options_.results, experiment_.name);
         order.workers = workers_at_most();
         if (experiment_.runs[runs.front()].spec.run.threads == 0) order.threads = threads();
@@ -192,7 +192,10 @@ private:
     // What became of a run whose worker has ended.
     void settle(std::size_t i, const Worker& worker) {
         if (const auto told = worker.outcomes.find(outcomes_[i].run_id); told != worker.outcomes.end()) {
-            outcomes_[i] = told->second;
+            RunOutcome& outcome = outcomes_[i];
+            const std::string folder = outcome.folder;  // in its own bytes: those of JSON are UTF-8
+            outcome = told->second;
+            outcome.folder = folder;
             if (!outcomes_[i].skipped) report(i, true);
             else log_info("{} {}", place(i), outcomes_[i].state == RunState::finished ? "finished before" : "left alone: " + outcomes_[i].message);
             return;
@@ -236,6 +239,7 @@ private:
     }
 
     const Experiment& experiment_;
+    const Manifest& plan_;
     const ExecuteOptions& options_;
     const StopRequest& request_;
     std::vector<RunOutcome> outcomes_;
@@ -246,13 +250,16 @@ private:
 
 }  // namespace
 
-std::vector<RunOutcome> execute_sweep(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request) {
+SweepResult execute_sweep(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request) {
     // A point of the grid that cannot work is told now, not in the middle of the night.
     static_cast<void>(inspect_runs(experiment.runs));
 
-    const std::string folder = sweep_folder(options.results, experiment.name);
-    for (const std::string& note : freeze_manifest(folder, manifest_yaml(experiment, options.results, options.command))) log_info("{}", note);
-    return SweepExecution(experiment, options, request).perform();
+    SweepResult result;
+    result.plan = plan_sweep(experiment, options.results, options.command);
+    result.in_force = std::make_unique<PlanInForce>(sweep_folder(options.results, experiment.name), result.plan);
+    for (const std::string& note : result.in_force->notes()) log_info("{}", note);
+    result.outcomes = SweepExecution(experiment, result.plan, options, request).perform();
+    return result;
 }
 
 }  // namespace palimpsest

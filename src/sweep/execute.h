@@ -3,10 +3,12 @@
 
 #include "config/spec.h"
 #include "store/run_folder.h"
+#include "sweep/plan.h"
 #include "sweep/progress.h"
 #include "sweep/stop.h"
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,8 +47,13 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
 RunOutcome execute_run(const PlannedRun& run, const Experiment& experiment, const std::string& folder, const std::string& sweep,
                        const std::string& label, const ExecuteOptions& options, const StopRequest& request);  // a pack of one
 
-// All packs of the plan in worker processes (`palimpsest work`), options.workers at a time; manifest.yaml is written first. Whatever
-// becomes of a worker costs its own pack alone. Runs that were not reached stay RunState::fresh.
-std::vector<RunOutcome> execute_sweep(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request);
+// All packs of the plan in worker processes (`palimpsest work`), options.workers at a time; the plan is put in force first, and stays so
+// while the result lives. Whatever becomes of a worker costs its own pack alone. Runs that were not reached stay RunState::fresh.
+struct SweepResult {
+    Manifest plan;
+    std::unique_ptr<PlanInForce> in_force;
+    std::vector<RunOutcome> outcomes;  // in order of the plan
+};
+SweepResult execute_sweep(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request);
 
 }  // namespace palimpsest

@@ -235,7 +235,7 @@ void RunLane::close_for_good(const StopRequest& request) {
     recorder_.close_for_good(request.reason());
     folder_.write_failed({request.reason(), "stopped at once by a second signal", -1});
     folder_.unlock();
-    log_info("stopped at once; what was logged since the last checkpoint will be made again\nresume with: palimpsest resume {}", folder_.path());
+    log_info("stopped at once; what was logged since the last checkpoint will be made again\nresume with: {}", resume_command(folder_.path()));
 }
 
 }  // namespace palimpsest

@@ -1,4 +1,4 @@
-// The frozen plan of a sweep: how it is written, replaced, and read again.
+// The frozen plan of a sweep: how it is written, put in force, and read again.
 #include "config/schema_fields.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -8,34 +8,20 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <unordered_map>
 
 namespace palimpsest {
 namespace {
 
-constexpr const char* manifest_format = "palimpsest-manifest 1";
+constexpr const char* manifest_format = "palimpsest-manifest 2";
+// Its runs stand alike; their configs are told as differences that this version does not read.
+constexpr const char* older_format = "palimpsest-manifest 1";
 
 std::string manifest_path(const std::string& folder) { return folder + "/manifest.yaml"; }
-
-// What `other` has that differs from `base`, as dotted keys with whole values. Maps of other keys are taken whole.
-void differences(const Value& base, const Value& other, const std::string& path, Value& out) {
-    if (base.same_content(other)) return;
-    const auto same_keys = [&] {
-        return base.entries.size() == other.entries.size() &&
-               std::all_of(base.entries.begin(), base.entries.end(), [&](const Value::Entry& e) { return other.find(e.key) != nullptr; });
-    };
-    if (base.kind != Value::Kind::map || other.kind != Value::Kind::map || !same_keys()) {
-        out.set(path, other);
-        return;
-    }
-    for (const Value::Entry& entry : other.entries)
-        differences(*base.find(entry.key), entry.value, path.empty() ? entry.key : path + "." + entry.key, out);
-}
-
-Value list_of(const std::vector<std::string>& words) {
-    Value list = Value::list();
-    for (const std::string& word : words) list.items.push_back(fields::write(word));
-    return list;
-}
 
 const Value& need(const Value& map, const char* key, Value::Kind kind, const std::string& path) {
     const Value* value = map.find(key);
@@ -43,32 +29,27 @@ const Value& need(const Value& map, const char* key, Value::Kind kind, const std
     return *value;
 }
 
-Value parse_root(const std::string& path, const std::string& yaml) {
-    Value root = parse_yaml(path, yaml);
-    if (const std::string& format = need(root, "format", Value::Kind::scalar, path).text; format != manifest_format)
-        fail(ExitCode::usage, "'{}' is a '{}'; this tool reads '{}'", path, format, manifest_format);
-    return root;
+const std::string& text_of(const Value& map, const char* key, const std::string& path) { return need(map, key, Value::Kind::scalar, path).text; }
+
+std::string text_or_nothing(const Value& map, const char* key) {
+    const Value* value = map.find(key);
+    return value == nullptr ? "" : value->text;
 }
 
-std::vector<std::pair<std::string, std::string>> varied_of(const Value& item, const std::string& path) {
-    std::vector<std::pair<std::string, std::string>> varied;
-    for (const Value::Entry& entry : need(item, "varied", Value::Kind::map, path).entries) varied.emplace_back(entry.key, entry.value.text);
-    return varied;
+// Somebody may have edited it: a run must not be looked for, or written, outside of its sweep.
+std::string folder_of_run(const Value& item, const std::string& path) {
+    const std::string& name = text_of(item, "folder", path);
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
+        fail(ExitCode::usage, "'{}' plans a run in '{}'; a run's folder lies in that of its sweep, such as '0123456789ab-delta'", path, name);
+    return name;
 }
 
-// The inverse of `differences`.
-Value with_changes(Value config, const Value& changes, const std::string& path) {
-    for (const Value::Entry& change : changes.entries) {
-        Value* place = &config;
-        std::string key = change.key;
-        for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.')) {
-            place = place->find(key.substr(0, dot));
-            if (place == nullptr) fail(ExitCode::usage, "'{}' changes '{}', which its config has not", path, change.key);
-            key.erase(0, dot + 1);
-        }
-        place->set(key, change.value);
-    }
-    return config;
+// YAML text below the key at hand, as it stands: every line moved right.
+std::string literal(const std::string& text, const std::string& indent) {
+    std::string out = "|\n";
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) out += indent + line + "\n";
+    return out;
 }
 
 // A carriage return would not survive the quotes of YAML.
@@ -77,58 +58,24 @@ std::string with_line_feeds(std::string text) {
     return text;
 }
 
-}  // namespace
-
-std::string manifest_yaml(const Experiment& experiment, const std::string& results, const std::vector<std::string>& command,
-                          const std::vector<std::size_t>& only) {
-    Value manifest = Value::map();
-    manifest.set("format", fields::write(std::string(manifest_format)));
-    manifest.set("name", fields::write(experiment.name));
-    manifest.set("sweep_id", Value::scalar(sweep_id(experiment), true));
-    manifest.set("created", Value::scalar(now_utc(), true));
-    manifest.set("command", fields::write(shell_line(command)));
-    manifest.set("overrides", list_of(experiment.overrides));
-    const Value& first = experiment.runs.front().spec.resolved;
-    manifest.set("config", first);
-    Value runs = Value::list();
-    for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
-        if (!only.empty() && std::find(only.begin(), only.end(), i) == only.end()) continue;
-        const PlannedRun& run = experiment.runs[i];
-        Value entry = Value::map(), varied = Value::map(), changes = Value::map();
-        for (const auto& [key, value] : run.varied) varied.set(key, Value::scalar(value, true));
-        differences(first, run.spec.resolved, "", changes);
-        const std::filesystem::path folder = run_folder(results, experiment.name, run);
-        entry.set("id", Value::scalar(run.spec.id, true));
-        entry.set("folder", Value::scalar(folder.filename().string(), true));
-        entry.set("varied", std::move(varied));
-        entry.set("changes", std::move(changes));  // to `config` above
-        runs.items.push_back(std::move(entry));
-    }
-    manifest.set("runs", std::move(runs));
-    manifest.set("source", Value::scalar(with_line_feeds(experiment.source_yaml), true));  // the config as it stood
-    return emit_yaml(manifest);
+std::vector<std::string> named(const Manifest& manifest, const std::set<std::string>& ids_elsewhere) {
+    std::vector<std::string> names;
+    for (const SweepRun& run : manifest.runs)
+        if (ids_elsewhere.count(run.run_id) == 0)
+            names.push_back(run.varied.empty() ? short_id(run.run_id) : fmt::format("{} ({})", short_id(run.run_id), varied_text(run.varied)));
+    return names;
 }
 
-std::vector<std::string> freeze_manifest(const std::string& folder, const std::string& yaml) {
-    make_folders(folder);
-    const std::string path = manifest_path(folder);
-    if (create_file(path, yaml)) return {};
-    const Manifest old = read_manifest(folder);
-    write_file_atomic(path, yaml);
-    const Manifest fresh = read_manifest(folder);
-    if (old.sweep_id == fresh.sweep_id) return {};
-    const auto missing_in = [](const Manifest& in, const Manifest& from) {
-        std::vector<std::string> gone;
-        for (const SweepRun& run : from.runs) {
-            const auto same = [&](const SweepRun& other) { return other.run_id == run.run_id; };
-            if (std::none_of(in.runs.begin(), in.runs.end(), same))
-                gone.push_back(run.varied.empty() ? short_id(run.run_id) : fmt::format("{} ({})", short_id(run.run_id), varied_text(run.varied)));
-        }
-        return gone;
-    };
+std::vector<std::string> changes(const Manifest& before, const Manifest& after) {
+    if (before.sweep_id == after.sweep_id) return {};
     std::vector<std::string> notes;
-    constexpr std::size_t most = 5;
+    const auto ids = [](const Manifest& manifest) {
+        std::set<std::string> all;
+        for (const SweepRun& run : manifest.runs) all.insert(run.run_id);
+        return all;
+    };
     const auto note = [&](std::vector<std::string> names, const char* what) {
+        constexpr std::size_t most = 5;
         if (names.empty()) return;
         const std::size_t count = names.size();
         if (count > most) {
@@ -137,9 +84,83 @@ std::vector<std::string> freeze_manifest(const std::string& folder, const std::s
         }
         notes.push_back(fmt::format("the plan has changed since last time: {} {}: {}", plural(static_cast<std::int64_t>(count), "run"), what, join(names, ", ")));
     };
-    note(missing_in(old, fresh), "new");
-    note(missing_in(fresh, old), "no longer planned (folders stay)");
+    note(named(after, ids(before)), "new");
+    note(named(before, ids(after)), "no longer planned (folders stay)");
     return notes;
+}
+
+}  // namespace
+
+Manifest plan_sweep(const Experiment& experiment, const std::string& results, const std::vector<std::string>& command) {
+    Manifest manifest;
+    manifest.name = experiment.name;
+    manifest.sweep_id = sweep_id(experiment);
+    manifest.created = now_utc();
+    manifest.command = shell_line(command);
+    manifest.overrides = experiment.overrides;
+    manifest.source_yaml = with_line_feeds(experiment.source_yaml);
+    std::vector<std::string> folders = planned_folders(results, experiment);
+    for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
+        const PlannedRun& run = experiment.runs[i];
+        manifest.runs.push_back({run.spec.id, std::move(folders[i]), run.varied});
+        manifest.configs.push_back(emit_yaml(run.spec.resolved));
+        for (const auto& [key, value] : run.varied)
+            if (std::find(manifest.varied.begin(), manifest.varied.end(), key) == manifest.varied.end()) manifest.varied.push_back(key);
+    }
+    return manifest;
+}
+
+std::string manifest_yaml(const Manifest& manifest) {
+    std::vector<std::size_t> all(manifest.runs.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    return manifest_yaml(manifest, all);
+}
+
+std::string manifest_yaml(const Manifest& manifest, const std::vector<std::size_t>& runs) {
+    Value head = Value::map(), overrides = Value::list(), source = Value::map();
+    for (const std::string& word : manifest.overrides) overrides.items.push_back(fields::write(word));
+    head.set("format", fields::write(std::string(manifest_format)));
+    head.set("name", fields::write(manifest.name));
+    head.set("sweep_id", Value::scalar(manifest.sweep_id, true));
+    head.set("created", Value::scalar(manifest.created, true));
+    head.set("command", fields::write(manifest.command));
+    head.set("overrides", std::move(overrides));
+    std::string yaml = emit_yaml(head) + "runs:\n";
+    for (const std::size_t i : runs) {
+        const SweepRun& run = manifest.runs[i];
+        Value varied = Value::map();
+        for (const auto& [key, value] : run.varied) varied.set(key, Value::scalar(value, true));
+        yaml += fmt::format("  - id: \"{}\"\n    folder: {}\n    varied: {}\n    config: {}", run.run_id,
+                            emit_flow(Value::scalar(std::filesystem::path(run.folder).filename().string(), true)), emit_flow(varied),
+                            literal(manifest.configs[i], "      "));
+    }
+    source.set("source", Value::scalar(manifest.source_yaml, true));  // the config as it stood
+    return yaml + emit_yaml(source);
+}
+
+PlanInForce::PlanInForce(const std::string& folder, Manifest& plan)
+    : lock_((make_folders(folder), folder + "/manifest.lock")) {
+    const std::string path = manifest_path(folder), yaml = manifest_yaml(plan);
+    while (true) {
+        const bool alone = lock_.try_alone();
+        if (alone) {
+            if (file_exists(path)) notes_ = changes(read_manifest(folder), plan);
+            write_file_atomic(path, yaml);
+        }
+        lock_.share();  // nobody writes from here on
+        if (!file_exists(path)) continue;  // whoever was about to write it is gone
+        if (read_file(path) == yaml) return;
+        const Manifest there = read_manifest(folder);
+        if (there.sweep_id == plan.sweep_id) {
+            std::unordered_map<std::string, std::string> folders;
+            for (const SweepRun& run : there.runs) folders[run.run_id] = run.folder;
+            for (SweepRun& run : plan.runs) run.folder = folders.at(run.run_id);
+            return;
+        }
+        if (!alone)
+            fail(ExitCode::usage, "a sweep with another plan is at work in '{}' (since {}: {}); wait for its end, or give this one a name of its own: name=…",
+                 folder, there.created, there.command);
+    }
 }
 
 bool has_manifest(const std::string& folder) { return file_exists(manifest_path(folder)); }
@@ -151,43 +172,50 @@ Manifest read_manifest(const std::string& folder) {
 }
 
 Manifest parse_manifest(const std::string& path, const std::string& yaml, const std::string& folder) {
+    const Value root = parse_yaml(path, yaml, std::numeric_limits<std::size_t>::max());  // as long as its plan
+    const std::string& format = text_of(root, "format", path);
+    if (format != manifest_format && format != older_format)
+        fail(ExitCode::usage, "'{}' is a '{}'; this tool reads '{}' and writes it anew at the next `palimpsest sweep`, once that file is moved away", path,
+             format, manifest_format);
     Manifest manifest;
-    manifest.yaml = yaml;
-    const Value root = parse_root(path, yaml);
-    manifest.name = need(root, "name", Value::Kind::scalar, path).text;
-    manifest.sweep_id = need(root, "sweep_id", Value::Kind::scalar, path).text;
-    manifest.command = need(root, "command", Value::Kind::scalar, path).text;
+    manifest.name = text_of(root, "name", path);
+    manifest.sweep_id = text_of(root, "sweep_id", path);
+    manifest.created = text_of(root, "created", path);
+    manifest.command = text_of(root, "command", path);
+    for (const Value& word : need(root, "overrides", Value::Kind::list, path).items) manifest.overrides.push_back(word.text);
+    manifest.source_yaml = text_or_nothing(root, "source");
     for (const Value& item : need(root, "runs", Value::Kind::list, path).items) {
         SweepRun run;
-        run.run_id = need(item, "id", Value::Kind::scalar, path).text;
-        run.folder = folder + "/" + need(item, "folder", Value::Kind::scalar, path).text;
-        run.varied = varied_of(item, path);
-        for (const auto& [key, value] : run.varied)
-            if (std::find(manifest.varied.begin(), manifest.varied.end(), key) == manifest.varied.end()) manifest.varied.push_back(key);
+        run.run_id = text_of(item, "id", path);
+        run.folder = folder + "/" + folder_of_run(item, path);
+        for (const Value::Entry& entry : need(item, "varied", Value::Kind::map, path).entries) {
+            run.varied.emplace_back(entry.key, entry.value.text);
+            if (std::find(manifest.varied.begin(), manifest.varied.end(), entry.key) == manifest.varied.end()) manifest.varied.push_back(entry.key);
+        }
         manifest.runs.push_back(std::move(run));
+        if (format == manifest_format) manifest.configs.push_back(text_of(item, "config", path));
     }
     return manifest;
 }
 
-Experiment planned_experiment(const std::string& path, const std::string& yaml, const std::vector<std::string>& run_ids, const Catalog& catalog) {
-    const Value root = parse_root(path, yaml);
+Experiment planned_experiment(const std::string& path, const Manifest& manifest, const std::vector<std::string>& run_ids, const Catalog& catalog) {
+    if (manifest.configs.empty())
+        fail(ExitCode::usage, "'{}' is a '{}', which holds no whole configs; start the sweep anew: it writes a '{}' and goes on with its runs", path,
+             older_format, manifest_format);
     Experiment experiment;
-    experiment.name = need(root, "name", Value::Kind::scalar, path).text;
-    for (const Value& word : need(root, "overrides", Value::Kind::list, path).items) experiment.overrides.push_back(word.text);
-    if (const Value* source = root.find("source")) experiment.source_yaml = source->text;
+    experiment.name = manifest.name;
+    experiment.overrides = manifest.overrides;
+    experiment.source_yaml = manifest.source_yaml;
     experiment.is_sweep = true;
-    const Value& config = need(root, "config", Value::Kind::map, path);
-    const std::vector<Value>& items = need(root, "runs", Value::Kind::list, path).items;
     for (const std::string& id : run_ids) {
-        const auto item = std::find_if(items.begin(), items.end(),
-                                       [&](const Value& entry) { return need(entry, "id", Value::Kind::scalar, path).text == id; });
-        if (item == items.end()) fail(ExitCode::usage, "'{}' plans no run {}", path, id);
-        const Value resolved = with_changes(config, need(*item, "changes", Value::Kind::map, path), path);
-        PlannedRun run = parse_experiment(path, emit_yaml(resolved), {}, catalog, {}).runs.front();
+        const auto planned = std::find_if(manifest.runs.begin(), manifest.runs.end(), [&](const SweepRun& run) { return run.run_id == id; });
+        if (planned == manifest.runs.end()) fail(ExitCode::usage, "'{}' plans no run {}", path, id);
+        const auto i = static_cast<std::size_t>(planned - manifest.runs.begin());
+        PlannedRun run = parse_experiment(path, manifest.configs[i], {}, catalog, {}).runs.front();
         if (run.spec.id != id)
             fail(ExitCode::usage, "'{}' describes the run {} where it plans {}: was it edited, or written by another version? Start the sweep anew",
                  path, run.spec.id, id);
-        run.varied = varied_of(*item, path);
+        run.varied = planned->varied;
         experiment.runs.push_back(std::move(run));
     }
     return experiment;

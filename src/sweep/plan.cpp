@@ -1,9 +1,13 @@
 #include "sweep/plan.h"
 
 #include "core/hash.h"
+#include "core/log.h"
 #include "core/text.h"
+#include "store/run_file.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 namespace palimpsest {
 namespace {
@@ -26,6 +30,44 @@ bool explains_itself(const std::string& value) {
     return letter && value != "true" && value != "false";
 }
 
+// The folders of runs in a sweep's folder, by the digits that begin their names.
+class FolderIndex {
+public:
+    explicit FolderIndex(const std::string& sweep) : sweep_(sweep) {
+        if (!folder_exists(sweep)) return;
+        for (std::string& name : list_folders(sweep)) by_digits_[name.substr(0, name.find('-'))].push_back(std::move(name));
+    }
+
+    // The folder that holds the run; nothing where there is none. Of several the one that has come furthest.
+    std::optional<std::string> find(const std::string& run_id) const {
+        std::vector<std::string> found = named(run_id);
+        for (const std::string& name : found) {
+            if (const std::string held = run_id_in(sweep_ + "/" + name); !held.empty() && held != run_id)
+                fail(ExitCode::usage, "'{}/{}' holds the run {}, not {} as its name says: was it copied? Move it away, or give this experiment another name",
+                     sweep_, name, held, run_id);
+        }
+        // Older versions wrote the first eight digits alone. Whose they are is told by what lies inside.
+        for (const std::string& name : named(run_id.substr(0, 8)))
+            if (run_id_in(sweep_ + "/" + name) == run_id) found.push_back(name);
+        if (found.empty()) return std::nullopt;
+        const auto finished = [&](const std::string& name) { return RunFolder(sweep_ + "/" + name).state() == RunState::finished; };
+        const auto best = std::find_if(found.begin(), found.end(), finished);
+        const std::string& chosen = best == found.end() ? found.front() : *best;
+        if (found.size() > 1) log_warning("the run {} lies in several folders of '{}': {}; '{}' counts", run_id, sweep_, join(found, ", "), chosen);
+        return chosen;
+    }
+
+private:
+    const std::vector<std::string>& named(const std::string& digits) const {
+        static const std::vector<std::string> none;
+        const auto found = by_digits_.find(digits);
+        return found == by_digits_.end() ? none : found->second;
+    }
+
+    std::string sweep_;
+    std::map<std::string, std::vector<std::string>> by_digits_;
+};
+
 }  // namespace
 
 std::string human_name(const PlannedRun& run) {
@@ -45,9 +87,16 @@ std::string human_name(const PlannedRun& run) {
 
 std::string sweep_folder(const std::string& results, const std::string& experiment) { return results + "/" + experiment; }
 
-std::string run_folder(const std::string& results, const std::string& experiment, const PlannedRun& run) {
-    return sweep_folder(results, experiment) + "/" + run_folder_name(run.spec.id, human_name(run));
+std::vector<std::string> planned_folders(const std::string& results, const Experiment& experiment) {
+    const std::string sweep = sweep_folder(results, experiment.name);
+    const FolderIndex there(sweep);
+    std::vector<std::string> folders;
+    for (const PlannedRun& run : experiment.runs)
+        folders.push_back(sweep + "/" + there.find(run.spec.id).value_or(run_folder_name(run.spec.id, human_name(run))));
+    return folders;
 }
+
+std::string resume_command(const std::string& folder) { return shell_line({"palimpsest", "resume", folder}); }
 
 std::string varied_text(const std::vector<std::pair<std::string, std::string>>& varied) {
     std::vector<std::string> words;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "config/spec.h"
+#include "core/file.h"
 #include "store/run_folder.h"
 #include "store/sweep_file.h"
+#include "sweep/stop.h"
 
 #include <string>
 #include <utility>
@@ -13,9 +15,13 @@ namespace palimpsest {
 
 // The part of a folder's name for people: the swept values ("mqar-delta-lr=0.001"), or task and mixers where nothing is swept.
 std::string human_name(const PlannedRun& run);
-// <results>/<experiment>/<short id>-<human part>
+// <results>/<experiment>
 std::string sweep_folder(const std::string& results, const std::string& experiment);
-std::string run_folder(const std::string& results, const std::string& experiment, const PlannedRun& run);
+// Where each run of the experiment lies, or will: <results>/<experiment>/<id>-<human part>. A run is found by its id, whatever the rest
+// of its folder's name says, since that changes with what is swept. Error(usage) where a folder of that id holds another run.
+std::vector<std::string> planned_folders(const std::string& results, const Experiment& experiment);
+// What to type to go on with a run.
+std::string resume_command(const std::string& folder);
 // "task=mqar model.mixer=delta seed=2"
 std::string varied_text(const std::vector<std::pair<std::string, std::string>>& varied);
 std::string short_id(const std::string& run_id);
@@ -31,25 +37,42 @@ struct Decision {
 Decision decide(const RunFolder& folder);
 const char* to_string(Action action);  // "start", "resume", "skip", "leave alone"
 
-// The frozen plan of a sweep, manifest.yaml in its folder: made once, before the first run starts, and complete in itself, so that
-// workers read it instead of the config. `only`: the numbers of the runs that stand in it; empty: all.
-std::string manifest_yaml(const Experiment& experiment, const std::string& results, const std::vector<std::string>& command,
-                          const std::vector<std::size_t>& only = {});
-// Writes it. Where one stands that plans other runs, they are named in the returned notes; their folders stay.
-std::vector<std::string> freeze_manifest(const std::string& folder, const std::string& yaml);
-
+// The plan of a sweep, complete in itself. manifest.yaml in the sweep's folder holds it, frozen before the first run starts: workers read
+// it instead of the config.
 struct Manifest {
-    std::string name, sweep_id, command, yaml;
+    std::string name, sweep_id, created, command, source_yaml;
+    std::vector<std::string> overrides;
     std::vector<SweepRun> runs;         // folders as paths from here
+    std::vector<std::string> configs;   // of the runs: each whole, as YAML. Empty where an older version wrote the file
     std::vector<std::string> varied;    // swept keys, in the order of the grid
 };
+Manifest plan_sweep(const Experiment& experiment, const std::string& results, const std::vector<std::string>& command);
+std::string manifest_yaml(const Manifest& manifest);
+std::string manifest_yaml(const Manifest& manifest, const std::vector<std::size_t>& runs);  // with these runs only
+
 // Error(usage) when `folder` has none, or one that cannot be understood.
 Manifest read_manifest(const std::string& folder);
 Manifest parse_manifest(const std::string& path, const std::string& yaml, const std::string& folder);
 bool has_manifest(const std::string& folder);
 
+// The plan that is in force in a sweep's folder, and stays so while this lives: of several sweeps that are at work there at one time all
+// have the same plan, that of manifest.yaml.
+class PlanInForce {
+public:
+    // Writes manifest.yaml, or joins a sweep that is at work there with the same plan; `plan` then takes over where its runs lie.
+    // Error(usage) where one is at work with another plan.
+    PlanInForce(const std::string& folder, Manifest& plan);
+    // How the plan differs from the one that stood there before; folders of runs that are in it no more stay.
+    const std::vector<std::string>& notes() const { return notes_; }
+
+private:
+    NeedsClosing closing_;
+    FileLock lock_;
+    std::vector<std::string> notes_;
+};
+
 // The runs of these ids as the manifest plans them. Error(usage) where one is not planned there, or where its config is no longer the
-// run of its id: somebody edited the manifest, or another version of the program wrote it.
-Experiment planned_experiment(const std::string& path, const std::string& yaml, const std::vector<std::string>& run_ids, const Catalog& catalog);
+// run of its id: somebody edited the manifest, or another version of the program wrote it. `path`: of the manifest, for the messages.
+Experiment planned_experiment(const std::string& path, const Manifest& manifest, const std::vector<std::string>& run_ids, const Catalog& catalog);
 
 }  // namespace palimpsest

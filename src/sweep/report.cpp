@@ -49,7 +49,7 @@ std::string failure_table(const std::vector<RunOutcome>& outcomes) {
         const std::string log = outcome.folder + "/run.log";
         const bool begun = file_exists(log);
         table.add({short_id(outcome.run_id) + " " + outcome.human, last_line(outcome.message), begun ? log : "-",
-                   begun ? "palimpsest resume " + outcome.folder : "-"});
+                   begun ? resume_command(outcome.folder) : "-"});
     }
     return table.empty() ? "" : table.str();
 }

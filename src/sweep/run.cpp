@@ -94,6 +94,7 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
         const RunSpec& spec = runs.front().run->spec;
         // Before anything is created: the trainer refuses what does not fit together.
         std::unique_ptr<Trainer> trainer = trainer_of(spec, lanes);
+        const NeedsClosing closing;  // from the locks on
         const std::size_t before = lanes.size();
         std::erase_if(lanes, [](RunLane* lane) { return !lane->lock(); });
         if (!lanes.empty() && lanes.size() < before) trainer = trainer_of(spec, lanes);

@@ -163,7 +163,7 @@ Worker::Worker(const WorkOrder& order) {
 Worker::~Worker() {
     if (!ended_) {
         ::kill(pid_, SIGKILL);
-        while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {}
+        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
     }
     for (const Pipe* pipe : {&out_, &err_})
         if (pipe->descriptor >= 0) ::close(pipe->descriptor);
@@ -202,7 +202,12 @@ void Worker::Pipe::drain(const std::function<void(const std::string&)>& on_line,
 
 bool Worker::receive(const std::function<void(const std::string&)>& on_message) {
     // First whether it has ended, then what it has said: so nothing that came before its end is missed.
-    if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    if (!ended_) {
+        int status = 0;
+        const pid_t found = ::waitpid(pid_, &status, WNOHANG);
+        if (found == pid_) status_ = status;
+        ended_ = found == pid_ || (found < 0 && errno == ECHILD);
+    }
     err_.drain(
         [&](const std::string& line) {
             last_message_ = line;
@@ -221,15 +226,16 @@ bool Worker::receive(const std::function<void(const std::string&)>& on_message) 
 
 std::string Worker::last_words() const {
     const std::string said = last_message_.starts_with("error: ") ? last_message_.substr(7) : last_message_;
-    if (WIFSIGNALED(status_)) {
-        const int number = WTERMSIG(status_);
+    if (status_ && WIFSIGNALED(*status_)) {
+        const int number = WTERMSIG(*status_);
         const char* name = ::sigabbrev_np(number);
         std::string text = fmt::format("killed by signal {} (SIG{})", number, name ? name : "?");
         if (number == SIGKILL) text += ", as is done when memory runs out";
         else if (!said.empty()) text += "; its last words: " + said;
         return text;
     }
-    return said.empty() ? fmt::format("its worker left with code {}", WEXITSTATUS(status_)) : said;
+    if (!said.empty()) return said;
+    return status_ ? fmt::format("its worker left with code {}", WEXITSTATUS(*status_)) : "its worker is gone";
 }
 
 }  // namespace palimpsest

@@ -56,7 +56,7 @@ private:
     };
 
     pid_t pid_ = -1;
-    int status_ = 0;
+    std::optional<int> status_;  // as waitpid tells it; nothing where somebody else has asked for it
     bool ended_ = false;
     Pipe out_, err_;
     std::string last_message_;

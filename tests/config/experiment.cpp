@@ -198,6 +198,15 @@ TEST_CASE("keys that do not fit together", "[experiment]") {
     CHECK(errors(small + "model: {depth: 3, layers: [conv, delta]}\n") ==
           Lines{"dir/f.yaml:5:16: 'model.depth' is 3, but 'model.layers' names 2 layers"});
     CHECK(errors(small + "name: ''\n") == Lines{"dir/f.yaml:5:7: 'name' must not be empty"});
+    // It is a folder's, below the results.
+    for (const char* name : {"..", "../../x", "/abs", "a/../../b", "a/", "."})
+        CHECK(errors(small + "name: " + name + "\n") ==
+              Lines{std::string("dir/f.yaml:5:7: 'name' is '") + name + "'; it must be that of a folder below the results, such as recall or study/recall"});
+    CHECK(errors(small + "name: latest\n") == Lines{"dir/f.yaml:5:7: 'name' must not be 'latest', which is the link to the run that started last"});
+    CHECK(errors(small + "name: \"a\\x1bb\"\n") == Lines{"dir/f.yaml:5:7: 'name' is $'a\\x1bb', which holds bytes that are no text in UTF-8; write a name of "
+                                                       "plain characters (without one, the file's name counts)"});
+    CHECK(errors(small + "name: " + std::string(256, 'n') + "\n") == Lines{"dir/f.yaml:5:7: 'name' is longer than the 255 bytes that a folder's name may have"});
+    CHECK(error(small + "name: study/one\n").empty());
     CHECK(
         error(small + "train: {epochs: 3, schedule_by: epoch, early_stop: 0.99}\ndata: {mode: fixed, order: in_order}\n").empty());
     CHECK(error(small + "run: {precision: bf16, device: cuda}\n").empty());

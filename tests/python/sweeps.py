@@ -103,7 +103,7 @@ class Sweeps(unittest.TestCase):
         """Folders of the runs, by id."""
         found = {}
         for folder in sorted((self.folder / results / name).iterdir()):
-            if folder.is_dir() and re.match(r"[0-9a-f]{8}-", folder.name):
+            if folder.is_dir() and re.match(r"[0-9a-f]{12}-", folder.name):
                 found[folder.name[:8]] = folder
         return found
 

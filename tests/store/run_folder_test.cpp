@@ -240,10 +240,12 @@ TEST_CASE("a run.h5 with no state beside it is lost") {
 }
 
 TEST_CASE("folders are named by id and a harmless form of the human part") {
-    CHECK(run_folder_name("3f2a9c0d11e2", "mixer=delta lr=1e-3/seed 2") == "3f2a9c0d-mixer=delta_lr=1e-3_seed_2");
-    CHECK(run_folder_name("3f2a9c0d11e2", "") == "3f2a9c0d");
-    CHECK(run_folder_name("3f2a9c0d11e2", std::string(300, 'x')).size() == 8 + 1 + 80);
-    CHECK(run_folder_name("aaaaaaaa1", "same") != run_folder_name("bbbbbbbb1", "same"));
+    CHECK(run_folder_name("3f2a9c0d11e2", "mixer=delta lr=1e-3/seed 2") == "3f2a9c0d11e2-mixer=delta_lr=1e-3_seed_2");
+    CHECK(run_folder_name("3f2a9c0d11e2", "") == "3f2a9c0d11e2");
+    CHECK(run_folder_name("3f2a9c0d11e2", std::string(300, 'x')).size() == 12 + 1 + 80);
+    // Runs that agree in the first digits, or in the beginning of a long human part, are told apart.
+    CHECK(run_folder_name("3f2a9c0d11e2", "same") != run_folder_name("3f2a9c0d11e3", "same"));
+    CHECK(run_folder_name("3f2a9c0d11e2", std::string(300, 'x')) != run_folder_name("3f2a9c0d11e3", std::string(300, 'x') + "y"));
 }
 
 TEST_CASE("run folders are found at any depth, in order") {

@@ -8,7 +8,6 @@
 #include "temporary_folder.h"
 
 #include <csignal>
-#include <sys/prctl.h>
 
 using namespace palimpsest;
 
@@ -34,7 +33,7 @@ ExecuteOptions into(const TemporaryFolder& folder) {
 }
 
 RunOutcome run_once(const Experiment& plan, const ExecuteOptions& options, const StopRequest& request) {
-    return execute_run(plan.runs[0], plan, run_folder(options.results, plan.name, plan.runs[0]), "", "test", options, request);
+    return execute_run(plan.runs[0], plan, planned_folders(options.results, plan).front(), "", "test", options, request);
 }
 
 bool has(const Attributes& attributes, const std::string& name, const Attribute& value) {
@@ -154,42 +153,10 @@ TEST_CASE("a sweep that is asked to stop starts nothing more") {
     const TemporaryFolder folder;
     StopRequest stop;
     stop.stop = true;
-    const std::vector<RunOutcome> outcomes = execute_sweep(plan, into(folder), stop);
-    REQUIRE(outcomes.size() == 2);
-    for (const RunOutcome& outcome : outcomes) CHECK(outcome.state == RunState::fresh);
+    const SweepResult result = execute_sweep(plan, into(folder), stop);
+    REQUIRE(result.outcomes.size() == 2);
+    for (const RunOutcome& outcome : result.outcomes) CHECK(outcome.state == RunState::fresh);
+    CHECK(result.plan.sweep_id == sweep_id(plan));
     CHECK(list_folders(folder / "small").empty());
     CHECK(file_exists(folder / "small/manifest.yaml"));
-}
-
-TEST_CASE("the first signal asks to stop, the second to leave at once") {
-    StopRequest request;
-    handle_signals(request);
-    std::raise(SIGINT);
-    CHECK(request.stop);
-    CHECK_FALSE(request.now);
-    CHECK(request.exit_code() == ExitCode::interrupted);
-    CHECK(std::string(request.reason()) == "interrupted");
-    std::raise(SIGUSR2);
-    CHECK(request.now);
-    CHECK(request.exit_code() == ExitCode::interrupted);  // the first one counts
-
-    StopRequest worker;  // a terminal and the parent may both signal it: only its parent's word makes it leave at once
-    handle_signals_of_worker(worker, 0);
-    std::raise(SIGTERM);
-    std::raise(SIGINT);
-    CHECK(worker.stop);
-    CHECK_FALSE(worker.now);
-    std::raise(leave_at_once);
-    CHECK(worker.now);
-    CHECK(worker.exit_code() == ExitCode::requeue);
-    StopRequest orphan;
-    handle_signals_of_worker(orphan, 1 << 30);
-    CHECK(orphan.stop);
-    for (const int number : {SIGINT, SIGTERM, SIGUSR2, SIGXFSZ, SIGPIPE, leave_at_once}) std::signal(number, SIG_DFL);
-    prctl(PR_SET_PDEATHSIG, 0);
-
-    StopRequest pre_empted;
-    pre_empted.signal = SIGUSR2;
-    CHECK(pre_empted.exit_code() == ExitCode::requeue);
-    CHECK(std::string(pre_empted.reason()) == "requeue");
 }

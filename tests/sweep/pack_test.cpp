@@ -40,7 +40,7 @@ std::vector<RunOutcome> train_pack(const Experiment& plan, const std::string& re
     options.results = results;
     options.workers = 3;
     std::vector<PackedRun> pack;
-    for (const std::size_t i : runs) pack.push_back({&plan.runs[i], run_folder(results, plan.name, plan.runs[i])});
+    for (const std::size_t i : runs) pack.push_back({&plan.runs[i], planned_folders(results, plan)[i]});
     return execute_pack(plan, pack, sweep_id(plan), "test", options, request);
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("a pack that was stopped goes on, without the lanes that are done or b
         CHECK(train::checkpoint_steps(outcome.folder + "/checkpoints") == std::vector<std::int64_t>{1});
     }
     CHECK(train_pack(plan, folder.path, {0}).front().state == RunState::finished);  // alone, in between
-    RunFolder busy(run_folder(folder.path, plan.name, plan.runs[2]));
+    RunFolder busy(planned_folders(folder.path, plan)[2]);
     busy.lock();
     const std::vector<RunOutcome> rest = train_pack(plan, folder.path, {0, 1, 2, 3});
     CHECK(rest[0].skipped);
@@ -169,9 +169,10 @@ TEST_CASE("a pack that was stopped goes on, without the lanes that are done or b
 
 TEST_CASE("a worker reads the plan that was frozen") {
     const Experiment plan = experiment("{grid: {model.mixer: [delta, softmax], train.lr: [1e-3, 1e-2]}, seeds: 2}");
-    const std::string yaml = manifest_yaml(plan, "results", {"palimpsest", "sweep", "lanes.yaml"}, {3, 6});
+    const std::string yaml = manifest_yaml(plan_sweep(plan, "results", {"palimpsest", "sweep", "lanes.yaml"}), {3, 6});
+    const Manifest manifest = parse_manifest("manifest.yaml", yaml, "results/lanes");
     const std::vector<std::string> ids = {plan.runs[6].spec.id, plan.runs[3].spec.id};
-    const Experiment again = planned_experiment("manifest.yaml", yaml, ids, registry_catalog());
+    const Experiment again = planned_experiment("manifest.yaml", manifest, ids, registry_catalog());
     REQUIRE(again.runs.size() == 2);
     for (std::size_t i = 0; i < 2; ++i) {
         const PlannedRun& run = plan.runs[i == 0 ? 6 : 3];
@@ -181,14 +182,13 @@ TEST_CASE("a worker reads the plan that was frozen") {
     }
     CHECK(again.name == plan.name);
     CHECK(again.source_yaml == plan.source_yaml);
-    const Manifest manifest = parse_manifest("manifest.yaml", yaml, "results/lanes");
     CHECK(manifest.sweep_id == sweep_id(plan));
     CHECK(manifest.command == "palimpsest sweep lanes.yaml");
-    CHECK(manifest.runs.at(0).folder == run_folder("results", plan.name, plan.runs[3]));
+    CHECK(manifest.runs.at(0).folder == planned_folders("results", plan)[3]);
 
     const auto error_of = [&](const std::string& text, const std::string& id) -> std::string {
         try {
-            planned_experiment("m.yaml", text, {id}, registry_catalog());
+            planned_experiment("m.yaml", parse_manifest("m.yaml", text, "results/lanes"), {id}, registry_catalog());
         } catch (const Error& error) {
             CHECK(error.code() == ExitCode::usage);
             return error.what();
@@ -198,7 +198,9 @@ TEST_CASE("a worker reads the plan that was frozen") {
     CHECK(error_of(yaml, "0123456789ab") == "'m.yaml' plans no run 0123456789ab");
     std::string edited = yaml;
     edited.replace(edited.find("steps: 30"), 9, "steps: 31");
-    CHECK_THAT(error_of(edited, ids[0]), ContainsSubstring("where it plans " + ids[0] + ": was it edited"));
+    const std::string of_edited = error_of(edited, ids[1]);
+    CHECK_THAT(of_edited, ContainsSubstring("where it plans " + ids[1] + ": was it edited"));
+    CHECK(error_of(edited, ids[0]).empty());  // the other run is as it was
 }
 
 TEST_CASE("what a worker tells arrives whole") {

@@ -3,6 +3,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "store/run_file.h"
 #include "sweep/execute.h"
 #include "sweep/inspect.h"
 #include "sweep/record.h"
@@ -41,7 +42,7 @@ std::string error_of(const Action& action) {
 TEST_CASE("folders are named by id and by what varies") {
     const Experiment one = experiment();
     CHECK(human_name(one.runs[0]) == "mqar-softmax");
-    CHECK(run_folder("results", one.name, one.runs[0]) == "results/plans/" + one.runs[0].spec.id.substr(0, 8) + "-mqar-softmax");
+    CHECK(planned_folders("results", one) == std::vector<std::string>{"results/plans/" + one.runs[0].spec.id + "-mqar-softmax"});
     CHECK(human_name(experiment("", {"model.layers=[base_conv, softmax]"}).runs[0]) == "mqar-base_conv+softmax");
 
     const Experiment many = experiment("sweep: {grid: {model.layers: [[base_conv, softmax], [delta, delta]], train.lr: [1e-3, 3e-3]}, seeds: 2}");
@@ -81,51 +82,157 @@ TEST_CASE("a manifest holds the whole plan and is read back") {
                                        "model.mixer: [softmax, delta]}}");
     const std::string folder = sweep_folder(results.path, plan.name);
     CHECK(error_of([&] { read_manifest(folder); }) == "'" + folder + "' is no folder of a sweep: it holds no manifest.yaml");
-    const std::string yaml = manifest_yaml(plan, results.path, {"palimpsest", "sweep", "x.yaml"});
-    CHECK(freeze_manifest(folder, yaml).empty());
-    CHECK(read_file(folder + "/manifest.yaml") == yaml);
+    Manifest planned = plan_sweep(plan, results.path, {"palimpsest", "sweep", "x.yaml"});
+    CHECK(PlanInForce(folder, planned).notes().empty());
+    CHECK(read_file(folder + "/manifest.yaml") == manifest_yaml(planned));
 
     const Manifest manifest = read_manifest(folder);
     CHECK(manifest.name == "plans");
     CHECK(manifest.sweep_id == sweep_id(plan));
+    CHECK(manifest.command == "palimpsest sweep x.yaml");
+    CHECK(manifest.created == planned.created);
+    CHECK(manifest.source_yaml == plan.source_yaml);
     CHECK(manifest.varied == std::vector<std::string>{"task", "model.mixer"});
     REQUIRE(manifest.runs.size() == 4);
+    REQUIRE(manifest.configs.size() == 4);
+    const std::vector<std::string> folders = planned_folders(results.path, plan);
     for (std::size_t i = 0; i < 4; ++i) {
         CHECK(manifest.runs[i].run_id == plan.runs[i].spec.id);
-        CHECK(manifest.runs[i].folder == run_folder(results.path, plan.name, plan.runs[i]));
+        CHECK(manifest.runs[i].folder == folders[i]);
         CHECK(manifest.runs[i].varied == plan.runs[i].varied);
+        CHECK(manifest.configs[i] == emit_yaml(plan.runs[i].spec.resolved));  // whole
     }
+}
 
-    // The changes of each run, laid over the first run's config, give that run's config.
-    const Value root = parse_yaml("manifest.yaml", yaml);
-    for (std::size_t i = 0; i < 4; ++i) {
-        Value config_of_run = *root.find("config");
-        for (const Value::Entry& change : root.find("runs")->items[i].find("changes")->entries) {
-            Value* place = &config_of_run;
-            std::string path = change.key;
-            for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.')) {
-                place = place->find(path.substr(0, dot));
-                REQUIRE(place != nullptr);
-                path.erase(0, dot + 1);
-            }
-            place->set(path, change.value);
-        }
-        CHECK(config_of_run.same_content(plan.runs[i].spec.resolved));
+TEST_CASE("a plan of any size is read back") {
+    // Ten thousand runs with a config of as many values as many segments make: far more values than a config may hold.
+    Manifest plan;
+    plan.name = "large";
+    plan.sweep_id = "0123456789ab";
+    std::string config = "task:\n";
+    for (int i = 0; i < 10; ++i) config += fmt::format("  - {{length: {}, pairs: 2}}\n", 16 + i);
+    for (int i = 0; i < 10'000; ++i) {
+        plan.runs.push_back({fmt::format("{:012x}", i), fmt::format("results/large/{:012x}-x", i), {{"a", "1"}, {"b", std::to_string(i)}, {"c", "2"}, {"seed", "3"}}});
+        plan.configs.push_back(config);
     }
+    const Manifest again = parse_manifest("manifest.yaml", manifest_yaml(plan), "results/large");
+    REQUIRE(again.runs.size() == 10'000);
+    CHECK(again.runs[9'999].folder == plan.runs[9'999].folder);
+    CHECK(again.configs == plan.configs);
+    CHECK(again.varied == std::vector<std::string>{"a", "b", "c", "seed"});
+}
+
+TEST_CASE("a manifest that another wrote is understood, or refused with what to do") {
+    const TemporaryFolder results;
+    Manifest plan = plan_sweep(experiment("sweep: {seeds: 2}"), results.path, {});
+    const std::string yaml = manifest_yaml(plan), folder = sweep_folder(results.path, "plans"), id = plan.runs[0].run_id;
+    const auto with = [&](const std::string& old, const std::string& other) {
+        std::string text = yaml;
+        return text.replace(text.find(old), old.size(), other);
+    };
+    const auto refusal = [&](const std::string& text) { return error_of([&] { parse_manifest("m.yaml", text, folder); }); };
+    // The first format told each run's config as changes to the first one's: its runs can be looked at, and trained after a new start.
+    const std::string older = fmt::format("format: palimpsest-manifest 1\nname: plans\nsweep_id: \"5\"\ncreated: \"2026\"\ncommand: x\noverrides: []\n"
+                                          "config: {{seed: 1}}\nruns:\n  - id: \"{}\"\n    folder: \"{}-seed=1\"\n    varied: {{seed: \"1\"}}\n    changes: {{}}\n",
+                                          id, id.substr(0, 8));
+    const Manifest read = parse_manifest("m.yaml", older, folder);
+    REQUIRE(read.runs.size() == 1);
+    CHECK(read.runs[0].folder == folder + "/" + id.substr(0, 8) + "-seed=1");
+    CHECK(error_of([&] { planned_experiment("m.yaml", read, {id}, registry_catalog()); }) ==
+          "'m.yaml' is a 'palimpsest-manifest 1', which holds no whole configs; start the sweep anew: it writes a 'palimpsest-manifest 2' and goes on with its runs");
+    CHECK(refusal(with("manifest 2", "manifest 3")) ==
+          "'m.yaml' is a 'palimpsest-manifest 3'; this tool reads 'palimpsest-manifest 2' and writes it anew at the next `palimpsest sweep`, once that file is moved away");
+    CHECK(refusal("seed: 1\n") == "'m.yaml' is no manifest of this tool: no 'format'");
+    // Nothing outside of the sweep's folder is read or written.
+    const std::string name = "\"" + id + "-seed=1\"";
+    for (const char* outside : {"../../x", "/tmp/x", "..", ".", "", "a/b"})
+        CHECK(refusal(with(name, fmt::format("\"{}\"", outside))) ==
+              fmt::format("'m.yaml' plans a run in '{}'; a run's folder lies in that of its sweep, such as '0123456789ab-delta'", outside));
 }
 
 TEST_CASE("a plan that has changed says how") {
     const TemporaryFolder results;
     const Experiment before = experiment("sweep: {grid: {train.lr: [1e-3, 3e-3]}}"), after = experiment("sweep: {grid: {train.lr: [3e-3, 1e-2]}}");
     const std::string folder = sweep_folder(results.path, before.name);
-    CHECK(freeze_manifest(folder, manifest_yaml(before, results.path, {})).empty());
-    CHECK(freeze_manifest(folder, manifest_yaml(before, results.path, {})).empty());
-    const std::vector<std::string> notes = freeze_manifest(folder, manifest_yaml(after, results.path, {}));
+    const auto notes_of = [&](const Experiment& next) {
+        Manifest plan = plan_sweep(next, results.path, {});
+        return PlanInForce(folder, plan).notes();
+    };
+    CHECK(notes_of(before).empty());
+    CHECK(notes_of(before).empty());
+    const std::vector<std::string> notes = notes_of(after);
     REQUIRE(notes.size() == 2);
     CHECK(notes[0] == "the plan has changed since last time: 1 run new: " + short_id(after.runs[1].spec.id) + " (train.lr=0.01)");
     CHECK(notes[1] ==
           "the plan has changed since last time: 1 run no longer planned (folders stay): " + short_id(before.runs[0].spec.id) + " (train.lr=0.001)");
     CHECK(sweep_id(before) != sweep_id(after));
+}
+
+TEST_CASE("sweeps at work in one folder at one time have one plan") {
+    const TemporaryFolder results;
+    const Experiment first = experiment("sweep: {grid: {train.lr: [1e-3, 3e-3], model.mixer: [softmax, linear]}}");
+    const Experiment turned = experiment("sweep: {grid: {model.mixer: [softmax, linear], train.lr: [1e-3, 3e-3]}}");  // the same runs by other names
+    const Experiment other = experiment("sweep: {grid: {train.lr: [1e-3, 1e-2]}}");
+    const std::string folder = sweep_folder(results.path, first.name);
+    Manifest plan = plan_sweep(first, results.path, {"palimpsest", "sweep", "first.yaml"}), same = plan_sweep(turned, results.path, {"palimpsest", "sweep", "turned.yaml"});
+    Manifest different = plan_sweep(other, results.path, {"palimpsest", "sweep", "other.yaml"});
+    {
+        const PlanInForce in_force(folder, plan);
+        const std::string frozen = read_file(folder + "/manifest.yaml");
+        CHECK(same.runs[1].folder != plan.runs[2].folder);
+        const PlanInForce joined(folder, same);
+        CHECK(joined.notes().empty());
+        CHECK(same.runs[1].run_id == plan.runs[2].run_id);
+        CHECK(same.runs[1].folder == plan.runs[2].folder);  // where the one that was first puts it
+        CHECK(error_of([&] { PlanInForce(folder, different); }) ==
+              "a sweep with another plan is at work in '" + folder + "' (since " + plan.created +
+                  ": palimpsest sweep first.yaml); wait for its end, or give this one a name of its own: name=…");
+        CHECK(read_file(folder + "/manifest.yaml") == frozen);
+    }
+    CHECK(PlanInForce(folder, different).notes().size() == 2);
+    CHECK(read_manifest(folder).sweep_id == different.sweep_id);
+}
+
+TEST_CASE("a run is found by its id, whatever the name of its folder") {
+    const TemporaryFolder results;
+    const Experiment plan = experiment("sweep: {grid: {train.lr: [1e-3, 3e-3], model.mixer: [softmax, linear]}}");
+    const std::string sweep = sweep_folder(results.path, plan.name);
+    const auto folder_of = [&](std::size_t i) { return planned_folders(results.path, plan)[i].substr(sweep.size() + 1); };
+    const auto hold = [&](const std::string& name, const std::string& id) {
+        make_folders(sweep + "/" + name);
+        RunHeader header;
+        header.run_id = id;
+        RunWriter::create(sweep + "/" + name, header, 1).flush();
+    };
+    const auto id_of = [&](std::size_t i) { return plan.runs[i].spec.id; };
+    CHECK(folder_of(0) == id_of(0) + "-lr=0.001-softmax");
+
+    hold(id_of(0) + "-softmax", id_of(0));  // as it was called before the sweep had another axis
+    CHECK(folder_of(0) == id_of(0) + "-softmax");
+    CHECK(folder_of(1) == id_of(1) + "-lr=0.001-linear");
+    make_folders(sweep + "/" + id_of(1) + "-linear");  // begun, with nothing in it yet
+    CHECK(folder_of(1) == id_of(1) + "-linear");
+
+    // Folders of older versions carry eight digits: that they are this run's is told by the file inside.
+    const std::string old = id_of(2).substr(0, 8) + "-softmax";
+    make_folders(sweep + "/" + old);
+    CHECK(folder_of(2) == id_of(2) + "-lr=0.003-softmax");
+    hold(old, id_of(2));
+    CHECK(folder_of(2) == old);
+    hold(id_of(3).substr(0, 8) + "-linear", id_of(3).substr(0, 8) + "ffff");  // another run that begins alike
+    CHECK(folder_of(3) == id_of(3) + "-lr=0.003-linear");
+
+    // Of two folders of one run the finished one counts.
+    hold(id_of(0) + "-twice", id_of(0));
+    CHECK(folder_of(0) == id_of(0) + "-softmax");
+    RunFolder(sweep + "/" + id_of(0) + "-twice").write_done();
+    CHECK(folder_of(0) == id_of(0) + "-twice");
+
+    // A copy under another run's name would count as that run.
+    hold(id_of(3) + "-lr=0.003-linear", id_of(2));
+    CHECK(error_of([&] { planned_folders(results.path, plan); }) ==
+          fmt::format("'{}/{}-lr=0.003-linear' holds the run {}, not {} as its name says: was it copied? Move it away, or give this experiment another name", sweep,
+                      id_of(3), id_of(2), id_of(3)));
 }
 
 TEST_CASE("sizes are known before anything starts, and what does not fit is refused") {
