@@ -16,14 +16,15 @@ import argparse
 import os
 import sys
 
+import own_python  # noqa: F401, first: starts this script anew where numpy and its like are
 import numpy as np
 
+from plot_marks import (POLICY_STYLE, add_legend, add_note, draw_bars, draw_line, draw_range, plain_number, runs_in_words, scale_axis, share_axis,
+                        style)
 from plot_records import (ACCURACY, SLICE_AXES, Answers, PlotError, apply_filters, best_over, by_slice, check_key, choose_axes, distinct,
-                          drop_unasked, drop_unmeasured, format_value, having, is_measured, mixer_key, is_number, read_paths, same_but_seed, varying, words)
+                          drop_unasked, drop_unmeasured, format_value, having, is_measured, mixer_key, is_number, number_of, pooled_segments,
+                          read_paths, same_but_seed, segment_options, varies_by_segment, varying, words)
 
-# Okabe and Ito's colours, told apart by colour-blind readers; markers tell them apart in grey.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#7F6A00", "#333333", "#999999"]
-MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*", "p"]
 CLASS_COLOURS = {
     "correct": "#009E73",
     "stale": "#D55E00",
@@ -39,7 +40,6 @@ CLASS_WORDS = {
     "unbound": "never bound here",
     "not_a_value": "not a value",
 }
-POLICY_STYLE = {"color": "#555555", "linestyle": (0, (4, 2)), "linewidth": 1.1}
 
 
 # ------ drawing
@@ -59,6 +59,7 @@ def start_drawing():
         "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#666666",
         "lines.linewidth": 1.5, "lines.markersize": 4.5, "legend.frameon": False,
         "svg.hashsalt": "palimpsest",
+        "text.parse_math": False,  # names of options, mixers and runs are text, whatever signs they hold
     })
     return plt
 
@@ -73,91 +74,12 @@ def panels(plt, options, runs, rows=1, width=3.5, height=2.7, sharex=True):
     return figure, axes, values
 
 
-def style(index):
-    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
-
-
-def add_legend(axis, title, policy):
-    handles, labels = axis.get_legend_handles_labels()
-    if policy:
-        handles.append(axis.plot([], [], **POLICY_STYLE)[0])
-        labels.append("best shallow\npolicy")
-    if handles:
-        axis.legend(handles, labels, title=title, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0, alignment="left")
-
-
-def scale_axis(axis, which, values):
-    """Logarithmic where positive values span a decade; ticks at 1, 2, 5 where powers of ten alone would be few."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    values = np.array([v for v in values if np.isfinite(v)], dtype=float)
-    if len(values) == 0 or values.min() <= 0 or values.max() / values.min() < 10:
-        return
-    getattr(axis, f"set_{which}scale")("log")
-    if values.max() / values.min() < 300:
-        ticks = getattr(axis, f"{which}axis")
-        ticks.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ticks.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
-        ticks.set_minor_formatter(NullFormatter())
-
-
-def plain_number(value):
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
-
-
-def share_axis(axis, metric, top=1.03):
-    if metric.endswith("_accuracy"):
-        axis.set_ylim(-0.02, top)
-        axis.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    elif ACCURACY.match(metric):
-        axis.set_ylim(bottom=0)
-
-
-def mean_and_deviation(values):
-    values = np.array(values, dtype=float)
-    return values.mean(), values.std(ddof=1) if len(values) > 1 else 0.0
-
-
-def draw_line(axis, points, look, label):
-    """Mean as a line with markers, one deviation as a band, single runs as dots. points: {x: [y, ...]}."""
-    xs = sorted(points)
-    stats = [mean_and_deviation(points[x]) for x in xs]
-    mean, deviation = np.array([s[0] for s in stats]), np.array([s[1] for s in stats])
-    axis.plot(xs, mean, label=label, zorder=3, **look)
-    if len(xs) > 1 and deviation.any():
-        axis.fill_between(xs, mean - deviation, mean + deviation, color=look["color"], alpha=0.15, linewidth=0, zorder=1)
-    for x in xs:
-        if len(points[x]) > 1:
-            axis.plot([x] * len(points[x]), points[x], ".", color=look["color"], alpha=0.55, markersize=3.5, zorder=2)
-
-
-def draw_bars(axis, place, values, look, width, label):
-    """One bar: mean, deviation as a whisker, single runs as dots, the mean in figures above."""
-    mean, deviation = mean_and_deviation(values)
-    axis.bar(place, mean, width * 0.9, color=look["color"], alpha=0.55, label=label, zorder=2)
-    top = max(values)
-    if len(values) > 1:
-        axis.errorbar(place, mean, deviation, color=look["color"], linewidth=1.2, capsize=2, zorder=3)
-        offsets = np.linspace(-0.22, 0.22, len(values)) * width
-        axis.plot(place + offsets, values, "o", color=look["color"], markersize=3, markeredgecolor="white", markeredgewidth=0.4, zorder=4)
-        top = max(top, mean + deviation)
-    text = axis.annotate(short(mean), (place, top), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=7)
-    text.set(zorder=6, color="#333333", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
-
-
-def short(value):
-    if 0 <= value <= 1:
-        return f"{value:.2f}"
-    return f"{value:.3g}"
-
-
 def draw_accuracy(plt, options, runs):
     metric = options.y
-    if options.x in SLICE_AXES:
+    if options.x in SLICE_AXES or (options.x and varies_by_segment(options.x, runs)):
         return draw_slices(plt, options, runs)
+    if options.segment:
+        raise PlotError(f"--segment needs an axis of the questions: --x {', '.join(SLICE_AXES)}")
     if options.x is None:
         options.x = mixer_key(varying(runs)) or next(iter(varying(runs)), "model.mixer")
     check_key(metric, runs, "--y", config=False)
@@ -167,22 +89,26 @@ def draw_accuracy(plt, options, runs):
     x_values = distinct(runs, options.x)
     figure, axes, values = panels(plt, options, runs)
     with_policy = metric in ("test_accuracy", "best_test_accuracy") and any("best_policy_accuracy" in run.summary for run in runs)
+    counts = []
     for axis, value in zip(axes[0], values):
         chosen = having(runs, options.panel, value)
         if all(is_number(x) for x in x_values):
-            draw_numeric(axis, options, chosen, with_policy)
+            counts += draw_numeric(axis, options, runs, chosen, with_policy)
             scale_axis(axis, "x", x_values)
             if len(x_values) <= 8 and not is_measured(options.x, runs):
                 axis.set_xticks(sorted(x_values), [plain_number(x) for x in sorted(x_values)])
                 axis.minorticks_off()
         else:
-            draw_categories(axis, options, chosen, with_policy)
+            counts += draw_categories(axis, options, runs, chosen, with_policy)
         axis.set_xlabel(words(options.x, runs))
         share_axis(axis, metric, 1.08)
         if not ACCURACY.match(metric):
             scale_axis(axis, "y", [run.value(metric) for run in runs])
     axes[0][0].set_ylabel(words(metric, runs))
-    add_legend(axes[0][-1], words(options.hue, runs) if options.hue else None, with_policy)
+    add_legend(axes, options, runs, with_policy)
+    if max(counts, default=1) > 1:
+        spread = "band" if all(is_number(x) for x in x_values) else "whisker"
+        add_note(figure, f"mean of {runs_in_words(counts)}, each a dot; {spread}: one standard deviation")
     return figure
 
 
@@ -191,16 +117,16 @@ def policy_of(runs):
     return float(np.mean(shares)) if shares else None
 
 
-def draw_numeric(axis, options, runs, with_policy):
-    hues = distinct(runs, options.hue)
-    measured = is_measured(options.x, runs)
-    for i, hue in enumerate(hues):
+def draw_numeric(axis, options, everything, runs, with_policy):
+    measured, counts = is_measured(options.x, runs), []
+    for i, hue in enumerate(distinct(everything, options.hue)):  # of all panels, so that a colour means one thing
         points = {}
         for group in same_but_seed(having(runs, options.hue, hue)) if measured else [[run] for run in having(runs, options.hue, hue)]:
             # A measured x (seconds) differs a little between seeds: one point at its mean.
             x = float(np.mean([run.value(options.x) for run in group]))
             points.setdefault(x, []).extend(run.value(options.y) for run in group)
-        draw_line(axis, points, style(i), format_value(hue) if options.hue else None)
+        if points:
+            counts += draw_line(axis, points, style(i), format_value(hue) if options.hue else None)
     if with_policy:
         shares = {}
         for run in runs:
@@ -210,10 +136,12 @@ def draw_numeric(axis, options, runs, with_policy):
             axis.axhline(steps[0][1], zorder=1, **POLICY_STYLE)
         else:
             axis.plot([x for x, _ in steps], [share for _, share in steps], zorder=1, **POLICY_STYLE)
+    return counts
 
 
-def draw_categories(axis, options, runs, with_policy):
-    places, hues = distinct(runs, options.x), distinct(runs, options.hue)
+def draw_categories(axis, options, everything, runs, with_policy):
+    # Places and hues of all panels: they share one axis and one legend.
+    places, hues, counts = distinct(everything, options.x), distinct(everything, options.hue), []
     width = 0.8 / len(hues)
     for i, hue in enumerate(hues):
         label = format_value(hue) if options.hue else None
@@ -223,7 +151,7 @@ def draw_categories(axis, options, runs, with_policy):
                 continue
             look = style(i) if options.hue else style(p)
             draw_bars(axis, p + (i - (len(hues) - 1) / 2) * width, values, look, width, label)
-            label = None
+            counts.append(len(values))
     shares = [policy_of(having(runs, options.x, place)) if with_policy else None for place in places]
     if len(set(shares)) == 1 and shares[0] is not None:
         axis.axhline(shares[0], zorder=5, **POLICY_STYLE)
@@ -238,58 +166,93 @@ def draw_categories(axis, options, runs, with_policy):
             text.set_ha("right")
     axis.grid(axis="x", visible=False)
     axis.set_xlim(-0.55, len(places) - 0.45)
+    return counts
+
+
+def axis_of_segments(options, runs):
+    """Segments that differ in one number stand at its true places: --x segment is then that option of the task."""
+    found = {}
+    for run in runs:
+        answers = Answers(run)
+        for label, keep in zip(answers.labels, answers.splits["test"] & answers.of_segments(options.segment)):
+            for name, value in segment_options(label).items() if keep else ():
+                found.setdefault(name, set()).add(value)
+    free = [name for name, values in found.items() if len(values) > 1]
+    if len(free) == 1 and all(np.isfinite(number_of(value)[0]) for value in found[free[0]]):
+        return f"task.{free[0]}"
+    return "segment"
+
+
+def note_pooled(options, runs):
+    if pooled := pooled_segments(runs, options.y, options.x, options.segment):
+        print(f"plot.py: pooled over the segments {'; '.join(pooled)}; --segment takes one", file=sys.stderr)
 
 
 def draw_slices(plt, options, runs):
     runs = drop_unasked(runs)
+    if options.x == "segment":
+        options.x = axis_of_segments(options, runs)
     choose_axes(options, runs)
-    measured = {run.run_id: by_slice(run, options.y, options.x) for run in runs}
+    measured = {run.run_id: by_slice(run, options.y, options.x, options.segment) for run in runs}
+    note_pooled(options, runs)
     figure, axes, values = panels(plt, options, runs, sharex=False)  # tasks have other segments and distances
     with_policy = any(policies for _, policies in measured.values())
+    counts = []
     for axis, value in zip(axes[0], values):
         chosen = having(runs, options.panel, value)
         places = sorted({place for run in chosen for place in measured[run.run_id][0]})
-        index = {place: i for i, place in enumerate(places)}
+        to_scale = options.x.startswith("task.") and all(np.isfinite(place[0]) for place in places)
+        index = {place: place[0] if to_scale else i for i, place in enumerate(places)}
         for i, hue in enumerate(distinct(runs, options.hue)):
             points = {}
             for run in having(chosen, options.hue, hue):
                 for place, rate in measured[run.run_id][0].items():
                     points.setdefault(index[place], []).append(rate)
             if points:
-                draw_line(axis, points, style(i), format_value(hue) if options.hue else None)
-        best = {place: max(measured[run.run_id][1].get(place, 0) for run in chosen) for place in places}
+                counts += draw_line(axis, points, style(i), format_value(hue) if options.hue else None)
+        best = [max((measured[run.run_id][1].get(place, np.nan) for run in chosen), default=np.nan) for place in places]
         if with_policy:
-            axis.plot(range(len(places)), [best[place] for place in places], zorder=1, **POLICY_STYLE)
-        axis.set_xticks(range(len(places)), [place[1] for place in places])
+            axis.plot([index[place] for place in places], best, zorder=1, **POLICY_STYLE)
+        if to_scale:
+            scale_axis(axis, "x", [place[0] for place in places])
+            axis.minorticks_off()
+        axis.set_xticks([index[place] for place in places], [place[1] for place in places])
         if len(places) > 6:
             axis.tick_params(axis="x", rotation=45)
         axis.set_xlabel(words(options.x))
         axis.margins(x=0.06)
         share_axis(axis, options.y)
     axes[0][0].set_ylabel(words(options.y, runs))
-    add_legend(axes[0][-1], words(options.hue, runs) if options.hue else None, with_policy)
+    add_legend(axes, options, runs, with_policy)
+    if max(counts, default=1) > 1:
+        add_note(figure, f"mean of {runs_in_words(counts)}, each a dot; band: one standard deviation")
     return figure
 
 
 def draw_heat(plt, options, runs):
     """A row for each hue, a column for each place on the axis, the mean over seeds in every cell; one panel for each metric."""
-    if options.x not in SLICE_AXES:
+    if options.x not in SLICE_AXES and not (options.x and varies_by_segment(options.x, runs)):
         raise PlotError(f"--kind heat needs --x {', '.join(SLICE_AXES[:-1])} or {SLICE_AXES[-1]}")
     runs = drop_unasked(runs)
     metrics = ["test_accuracy", "test_stale_rate"] if options.y == "test_accuracy" else [options.y]
     choose_axes(options, runs)
+    if len(tasks := distinct(runs, "task.name")) > 1:
+        raise PlotError(f"--kind heat draws one task; these runs have {', '.join(map(format_value, tasks))}: choose with --filter task.name=…")
+    note_pooled(options, runs)
     hues = distinct(runs, options.hue)
     names = [format_value(hue) if options.hue else "" for hue in hues]
     width = 0.9 + 0.075 * max(map(len, names))
     tables = []
     for metric in metrics:
-        measured = [[by_slice(run, metric, options.x) for run in having(runs, options.hue, hue)] for hue in hues]
+        measured = [[by_slice(run, metric, options.x, options.segment) for run in having(runs, options.hue, hue)] for hue in hues]
         places = sorted({place for row in measured for rates, _ in row for place in rates})
-        cells = np.array([[np.mean([rates.get(place, np.nan) for rates, _ in row]) for place in places] for row in measured])
+        known = [[[rates[place] for rates, _ in row if place in rates] for place in places] for row in measured]
+        cells = np.array([[np.mean(rates) if rates else np.nan for rates in row] for row in known])
+        counts = [len(rates) for row in known for rates in row if rates]
         labels = list(names)
         policies = [policy for row in measured for _, policy in row if policy]
         if policies:
-            cells = np.vstack([cells, [max(policy.get(place, np.nan) for policy in policies) for place in places]])
+            cells = np.vstack([cells, [max((policy[place] for policy in policies if place in policy), default=np.nan) for place in places]])
             labels.append("best shallow policy")
             width = max(width, 0.9 + 0.075 * len(labels[-1]))
         tables.append((metric, [place[1] for place in places], labels, cells))
@@ -314,12 +277,15 @@ def draw_heat(plt, options, runs):
         axis.tick_params(length=0)
         axis.grid(visible=False)
         axis.spines[:].set_visible(False)
+    if max(counts) > 1:
+        add_note(figure, f"cells: mean of {runs_in_words(counts)}")
     return figure
 
 
 def draw_curves(plt, options, runs):
+    options.x = None
     choose_axes(options, runs)
-    series = {}
+    series, behind = {}, []
     for run in runs:
         step, loss, eval_step, counts, split = run.columns("train/step", "train/loss", "eval/eval_step", "eval/answers", "eval/slice_split")
         valid = None
@@ -332,33 +298,18 @@ def draw_curves(plt, options, runs):
     for column, value in enumerate(values):
         for i, hue in enumerate(distinct(runs, options.hue)):
             group = having(having(runs, options.panel, value), options.hue, hue)
+            behind += [len(group)] if group else []
             for row in (0, 1):
-                label = (format_value(hue) if options.hue else None) if row == 0 else None
-                draw_range(axes[row][column], [series[run.run_id][row] for run in group], style(i), label, row == 1)
+                draw_range(axes[row][column], [series[run.run_id][row] for run in group], style(i), format_value(hue) if options.hue else None)
         axes[1][column].set_xlabel("training step")
         share_axis(axes[1][column], "valid_accuracy")
         scale_axis(axes[0][column], "y", losses)
     axes[0][0].set_ylabel("training loss")
     axes[1][0].set_ylabel("valid accuracy")
-    add_legend(axes[0][-1], words(options.hue, runs) if options.hue else None, False)
+    add_legend(axes, options, runs, False)
+    if max(behind, default=1) > 1:
+        add_note(figure, f"mean of {runs_in_words(behind)}; band: from the lowest to the highest of them")
     return figure
-
-
-def draw_range(axis, curves, look, label, markers):
-    """Mean over runs as a line, their range as a band, where all of them were measured; a run alone further on ends the line."""
-    curves = [(np.asarray(x, dtype=float), np.asarray(y, dtype=float)) for x, y in curves if y is not None and len(y)]
-    curves = [(x[np.isfinite(y)], y[np.isfinite(y)]) for x, y in curves]
-    curves = [(x, y) for x, y in curves if len(x)]
-    if not curves:
-        return
-    steps = np.unique(np.concatenate([x for x, _ in curves]))
-    steps = steps[(steps >= max(x[0] for x, _ in curves)) & (steps <= min(x[-1] for x, _ in curves))]
-    values = np.array([np.interp(steps, x, y) for x, y in curves])
-    few = markers and len(steps) <= 30
-    marker = look["marker"] if few else None
-    axis.plot(steps, values.mean(0), color=look["color"], marker=marker, markersize=3, label=label, linewidth=1.3, zorder=3)
-    if len(curves) > 1:
-        axis.fill_between(steps, values.min(0), values.max(0), color=look["color"], alpha=0.18, linewidth=0, zorder=1)
 
 
 def draw_classes(plt, options, runs):
@@ -368,15 +319,19 @@ def draw_classes(plt, options, runs):
     answers = {run.run_id: Answers(run) for run in runs}
     hues, classes = distinct(runs, options.hue), answers[runs[0].run_id].classes
     figure, axes, values = panels(plt, options, runs, width=3.6, height=max(1.7, 0.95 + 0.33 * len(hues)))
-    drawn = set()
+    drawn, asked = set(), []
     for axis, value in zip(axes[0], values):
         for row, hue in enumerate(hues):
             shares = []
             for run in having(having(runs, options.panel, value), options.hue, hue):
-                counts = answers[run.run_id].counts[answers[run.run_id].splits["test"]].sum(0)
+                chosen = answers[run.run_id].splits["test"] & answers[run.run_id].of_segments(options.segment)
+                if not chosen.any():
+                    raise PlotError(f"no segment has {' or '.join(options.segment)}")
+                counts = answers[run.run_id].counts[chosen].sum(0)
                 shares.append(counts / counts.sum())
             if not shares:
                 continue
+            asked.append(len(shares))
             left = 0.0
             for name, share in zip(classes, np.mean(shares, 0)):
                 if share == 0:
@@ -399,6 +354,8 @@ def draw_classes(plt, options, runs):
     handles = [plt.Rectangle((0, 0), 1, 1, color=CLASS_COLOURS.get(name, "#666666")) for name in classes if name in drawn]
     labels = [CLASS_WORDS.get(name, name.replace("_", " ")) for name in classes if name in drawn]
     axes[0][-1].legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0, handlelength=1, handleheight=1)
+    if max(asked) > 1:
+        add_note(figure, f"mean shares of {runs_in_words(asked)}")
     return figure
 
 
@@ -426,10 +383,12 @@ def parse(arguments):
     parser.add_argument("paths", metavar="PATH", nargs="+")
     parser.add_argument("--kind", choices=list(KINDS), default="accuracy")
     parser.add_argument("--x", metavar="KEY", help="config key, summary value, or overwrites, distance, segment (default: model.mixer)")
-    parser.add_argument("--y", metavar="METRIC", default="test_accuracy", help="summary value (default: test_accuracy)")
+    parser.add_argument("--y", metavar="METRIC", help="summary value (default: test_accuracy)")
     parser.add_argument("--hue", metavar="KEY", help="one colour per value (default: model.mixer where it varies)")
     parser.add_argument("--panel", metavar="KEY", help="one panel per value (default: task.name where it varies)")
     parser.add_argument("--filter", metavar="KEY=VALUE", action="append", default=[], help="only runs with this value; may be repeated")
+    parser.add_argument("--segment", metavar="OPTIONS", action="append", default=[],
+                        help="only questions of the test segments with these options (\"length=64 pairs=4\"); may be repeated")
     parser.add_argument("--best-over", metavar="KEY", action="append", default=[],
                         help="only the runs at this key's best value (train.lr), chosen on valid questions for each of the others; may be repeated")
     parser.add_argument("--out", metavar="FILE", help=".png or .svg (default: KIND-X.png beside the first PATH's files)")
@@ -437,9 +396,18 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
+def settle(options):
+    """An option that a kind of picture has no use for is a mistake, not a decoration."""
+    for name in {"curves": ("x", "y", "segment"), "classes": ("x", "y")}.get(options.kind, ()):
+        if getattr(options, name):
+            raise PlotError(f"--kind {options.kind} has no --{name}")
+    options.y = options.y or "test_accuracy"
+
+
 def main(arguments=None):
     options = parse(arguments)
     try:
+        settle(options)
         runs = read_paths(options.paths)
         if not runs:
             raise PlotError("no readable run")

@@ -38,6 +38,11 @@ class Run:
 
     def __init__(self, run_id, config, summary, units, commit, file):
         self.run_id, self.config, self.summary, self.units, self.commit, self.file = run_id, config, summary, units, commit, file
+        # Where layers are given they are the mixers, whatever an older record says beside them.
+        if self.config.get("model.layers", "[]") != "[]":
+            self.config["model.mixer"] = self.config["model.layers"]
+        elif "model.layers" in self.config:
+            del self.config["model.layers"]
 
     def value(self, key):
         if key in self.config:
@@ -86,15 +91,21 @@ def read_sweep(path):
 
 
 def find_files(path):
-    found = []
-    for folder, folders, files in os.walk(path):
-        folders.sort()
+    """Every run.h5 below, behind links too; a folder that several paths lead to counts once."""
+    found, seen = [], set()
+    for folder, folders, files in os.walk(path, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort(key=lambda name: (os.path.islink(os.path.join(folder, name)), name))  # what lies here, before what points here
         found += [os.path.join(folder, name) for name in files if name == "run.h5"]
     return found
 
 
 def read_paths(paths):
-    runs, order = [], {}
+    runs, order, seen = [], {}, set()
     for path in paths:
         if os.path.isdir(path):
             sweep = os.path.join(path, "sweep.h5")
@@ -115,11 +126,17 @@ def read_paths(paths):
         else:
             raise PlotError(f"no such file or folder: '{path}'")
         for file in files:
+            if os.path.realpath(file) in seen:
+                continue
+            seen.add(os.path.realpath(file))
             try:
                 runs.append(read_run(file))
             except OSError as error:
                 print(f"plot.py: left out: '{file}' is damaged ({error})", file=sys.stderr)
     unique = {run.run_id: run for run in reversed(runs)}
+    for run in runs:
+        if run is not unique[run.run_id]:
+            print(f"plot.py: the run {run.run_id} stands in '{unique[run.run_id].file}' and in '{run.file}'; the first counts", file=sys.stderr)
     return sorted(reversed(unique.values()), key=lambda run: order.get(run.run_id, len(order)))
 
 
@@ -161,7 +178,7 @@ def apply_filters(runs, filters):
 def varying(runs):
     """Config keys with more than one value, in order of the config, without the seed."""
     keys = list(dict.fromkeys(key for run in runs for key in run.config))
-    return [key for key in keys if key not in ("seed", "name") and len({str(run.config.get(key)) for run in runs}) > 1]
+    return [key for key in keys if key not in ("seed", "name", "model.layers") and len({str(run.config.get(key)) for run in runs}) > 1]
 
 
 def distinct(runs, key):
@@ -173,8 +190,8 @@ def having(runs, key, value):
 
 
 def mixer_key(free):
-    """The key that says which mixers a run has: of every layer, or layer by layer."""
-    return next((key for key in ("model.mixer", "model.layers") if key in free), None)
+    """The key that says which mixers a run has, of every layer or layer by layer, where they vary."""
+    return "model.mixer" if "model.mixer" in free else None
 
 
 def choose_axes(options, runs):
@@ -274,7 +291,8 @@ class Answers:
         if counts is None or len(counts) == 0:
             raise PlotError(f"run {run.run_id} has no evaluation")
         self.counts, self.classes = counts[-1], list(self.classes)
-        self.policies = policies if policies is not None and (policies >= 0).all() else None
+        # [policies, slices, classes]; -1 in slices where a policy is no shortcut and was not scored.
+        self.policies = policies if policies is not None and (policies >= 0).any() else None
         self.overwrites, self.low, self.high, self.segment = run.columns(
             "eval/slice_overwrites", "eval/slice_distance_from", "eval/slice_distance_to", "eval/slice_segment")
         self.splits = {"valid": split == 0, "test": split == 1}
@@ -285,15 +303,70 @@ class Answers:
             return [(int(n), str(n)) for n in self.overwrites]
         if axis == "distance":
             return [(int(a), str(a) if a == b else f"{a}–{b}") for a, b in zip(self.low, self.high)]
+        if axis.startswith("task."):  # an option of the segments
+            return [number_of(segment_options(label).get(axis[5:], "")) for label in self.labels]
         return [(int(s), segment_words(label, s)) for s, label in zip(self.segment, self.labels)]
+
+    def of_segments(self, wanted):
+        """Which slices lie in a segment that has all of these options ("length=64 pairs=4")."""
+        options = [dict(word.partition("=")[::2] for word in text.split()) for text in wanted]
+        return np.array([any(chosen.items() <= segment_options(label).items() for chosen in options) for label in self.labels]) if wanted else True
+
+    def best_policy(self, rows):
+        """Correct share of the best shallow policy: in each segment the best of those scored there. None where none was."""
+        right = asked = 0
+        for segment in np.unique(self.segment[rows]):
+            here = rows & (self.segment == segment)
+            scored = [(counts[:, 0].sum(), counts.sum()) for counts in self.policies[:, here] if (counts >= 0).all()]
+            if not scored:
+                return None
+            best = max(scored, key=lambda share: share[0])
+            right, asked = right + best[0], asked + best[1]
+        return right / asked
+
+
+def segment_label(label):
+    found = re.fullmatch(r"(?:valid|test) (.*) overwrites=\S+ distance=\S+", label)
+    return found.group(1) if found else ""
 
 
 def segment_words(label, index):
-    found = re.fullmatch(r"(?:valid|test) (.*) overwrites=\S+ distance=\S+", label)
-    return found.group(1).replace(" ", "\n") if found and found.group(1) else str(index)
+    return segment_label(label).replace(" ", "\n") or str(index)
 
 
-def by_slice(run, metric, axis):
+def segment_options(label):
+    return dict(word.partition("=")[::2] for word in segment_label(label).split())
+
+
+def number_of(text):
+    """A place on an axis: (number to sort by, words)."""
+    try:
+        return (float(text), text)
+    except ValueError:
+        return (float("inf"), text or "–")
+
+
+def varies_by_segment(key, runs):
+    """Whether the test's segments set this option of the task themselves, so that the run as a whole has no value of it."""
+    name = re.escape(key.removeprefix("task."))
+    return key.startswith("task.") and any(re.fullmatch(rf"task\.test\.\d+\.{name}", known) for run in runs for known in run.config)
+
+
+def pooled_segments(runs, metric, axis, wanted):
+    """Labels of the segments that share a place on the axis, where several do."""
+    pooled = set()
+    for run in runs:
+        answers = Answers(run)
+        chosen = answers.splits[ACCURACY.match(metric).group(1)] & answers.of_segments(wanted)
+        at = {}
+        for place, label, keep in zip(answers.positions(axis), answers.labels, chosen):
+            if keep:
+                at.setdefault(place, set()).add(segment_label(label))
+        pooled |= {label for labels in at.values() if len(labels) > 1 for label in labels}
+    return sorted(pooled)
+
+
+def by_slice(run, metric, axis, wanted=()):
     """Rate of the metric's answer class along an axis of the slices: {position: rate}, and the same for the best shallow policy."""
     found = ACCURACY.match(metric)
     if not found:
@@ -302,15 +375,17 @@ def by_slice(run, metric, axis):
     name = found.group(3) or "correct"
     if name not in answers.classes:
         raise PlotError(f"no answer class '{name}'; there are: {', '.join(answers.classes)}")
-    column, chosen = answers.classes.index(name), answers.splits[found.group(1)]
+    column, chosen = answers.classes.index(name), answers.splits[found.group(1)] & answers.of_segments(wanted)
+    if not np.any(chosen):
+        labels = sorted({segment_label(label) for label, keep in zip(answers.labels, answers.splits[found.group(1)]) if keep})
+        raise PlotError(f"no segment has {' or '.join(wanted)}; there are: {'; '.join(labels)}")
     rates, policies = {}, {}
     places = answers.positions(axis)
     for place in sorted(set(place for place, keep in zip(places, chosen) if keep)):
         rows = np.array([p == place and keep for p, keep in zip(places, chosen)])
         rates[place] = answers.counts[rows, column].sum() / answers.counts[rows].sum()
-        if name == "correct" and answers.policies is not None:
-            shares = answers.policies[:, rows, column].sum(1) / answers.policies[:, rows].sum((1, 2))
-            policies[place] = shares.max()
+        if name == "correct" and answers.policies is not None and (best := answers.best_policy(rows)) is not None:
+            policies[place] = best
     return rates, policies
 
 

@@ -3,8 +3,10 @@
 import contextlib
 import io
 import os
+import shlex
 import shutil
 import struct
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -48,6 +50,7 @@ def drawn(kind, *arguments):
     """The figure itself, laid out."""
     with contextlib.redirect_stderr(io.StringIO()):
         options = plot.parse([*map(str, arguments), "--kind", kind])
+        plot.settle(options)
         runs = plot_records.apply_filters(plot_records.read_paths(options.paths), options.filter)
         plt = plot.start_drawing()
         figure = plot.KINDS[kind](plt, options, runs)
@@ -173,6 +176,155 @@ class Pictures(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
 
 
+def places(axis):
+    return [text.get_text() for text in axis.get_xticklabels()]
+
+
+def legend(figure):
+    return [text.get_text() for axis in figure.axes if axis.get_legend() for text in axis.get_legend().get_texts()]
+
+
+class Mixed(unittest.TestCase):
+    """Folders that hold more than one sweep, names of any signs, runs that differ in what they have."""
+
+    def folder_of(self, name, *runs):
+        root = os.path.join(folder, name)
+        for number, (mixer, task, config) in enumerate(runs):
+            synthetic.write_run(os.path.join(root, str(number)), f"{name}{number}", mixer, 1, task, config)
+        return root
+
+    def test_bars_stand_under_their_own_names_whatever_a_panel_holds(self):
+        root = self.folder_of("panels", ("softmax", "overwrite", {}), ("delta", "overwrite", {}), ("linear", "mqar", {}))
+        figure = drawn("accuracy", root)
+        for axis in figure.axes:
+            heights = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in axis.patches if bar.get_height() > 0}
+            names = ["softmax", "delta", "linear"]
+            expected = {"overwrite": {0, 1}, "mqar": {2}}[axis.get_title().split()[-1]]
+            self.assertEqual(set(heights), expected)
+            self.assertEqual(places(figure.axes[0]), names)
+
+    def test_one_legend_over_all_panels(self):
+        root = self.folder_of("hues", ("softmax", "overwrite", {}), ("delta", "overwrite", {}), ("linear", "mqar", {}))
+        figure = drawn("accuracy", root, "--x", "overwrites", "--hue", "model.mixer")
+        self.assertEqual(legend(figure), ["softmax", "delta", "linear", "best shallow\npolicy"])
+        colours = {line.hue: line.get_color() for axis in figure.axes for line in axis.lines if getattr(line, "hue", None)}
+        self.assertEqual(len(set(colours.values())), 3)
+
+    def test_layers_are_the_mixers_where_they_are_given(self):
+        root = self.folder_of("layers", ("softmax", "overwrite", {"model.layers": "[base_conv, delta]"}), ("linear", "overwrite", {"model.layers": "[]"}))
+        self.assertEqual(places(drawn("accuracy", root).axes[0]), ["base_conv + delta", "linear"])
+        code, _, err = call(root, "--filter", "model.mixer=softmax", "--out", os.path.join(folder, "l.png"))
+        self.assertEqual((code, err), (2, "plot.py: error: no run has model.mixer=softmax; its values are: base_conv + delta, linear\n"))
+
+    def test_names_of_any_signs(self):
+        names = ["_hidden", "$x", "a_{b", "x^2", "100%", "\\frac"]
+        root = self.folder_of("signs", *(("delta", "overwrite", {"model.note": name}) for name in names))
+        figure = drawn("accuracy", root, "--x", "overwrites", "--hue", "model.note")
+        self.assertEqual(legend(figure)[:-1], names)
+        self.assertEqual(call(root, "--x", "model.note", "--svg", "--out", os.path.join(folder, "signs.png"))[0], 0)
+
+    def test_a_curve_of_one_point_is_seen(self):
+        root = self.folder_of("point", ("delta", "overwrite", {}))
+        path = os.path.join(root, "0", "run.h5")
+        with h5py.File(path, "r+") as file:
+            for group, names in (("train", ["step", "loss"]), ("eval", ["eval_step", "answers"])):
+                for name in names:
+                    first = file[group][name][:1]
+                    del file[group][name]
+                    file[group][name] = first
+        for axis in drawn("curves", root).axes:
+            self.assertEqual([line.get_marker() for line in axis.lines if len(line.get_xdata())], ["o"])
+
+    def test_heat_draws_one_task_and_every_value(self):
+        root = self.folder_of("heat", ("softmax", "overwrite", {}), ("softmax", "mqar", {}))
+        code, _, err = call(root, "--kind", "heat", "--x", "overwrites", "--out", os.path.join(folder, "h.png"))
+        self.assertEqual((code, err), (2, "plot.py: error: --kind heat draws one task; these runs have overwrite, mqar: choose with --filter task.name=…\n"))
+
+    def test_what_the_marks_mean_stands_below(self):
+        notes = {kind: drawn(kind, sweep, *arguments)._supxlabel.get_text() for kind, arguments in
+                 (("accuracy", []), ("curves", []), ("classes", []), ("heat", ["--x", "overwrites", "--filter", "task.name=overwrite"]))}
+        self.assertEqual(notes, {"accuracy": "mean of 3 runs, each a dot; whisker: one standard deviation",
+                                 "curves": "mean of 3 runs; band: from the lowest to the highest of them",
+                                 "classes": "mean shares of 3 runs", "heat": "cells: mean of 3 runs"})
+
+    def test_a_run_counts_once_by_whatever_path(self):
+        root = self.folder_of("paths", ("delta", "overwrite", {}), ("linear", "overwrite", {}))
+        os.symlink(".", os.path.join(root, "cycle"))
+        os.symlink("0", os.path.join(root, "latest"))
+        outside = os.path.join(folder, "elsewhere")
+        synthetic.write_run(outside, "elsewhere", "softmax", 1)
+        os.symlink(outside, os.path.join(root, "link"))
+        self.assertEqual(sorted(run.run_id for run in plot_records.read_paths([root, root])), ["elsewhere", "paths0", "paths1"])
+
+    def test_a_run_under_two_names_is_told(self):
+        root = os.path.join(folder, "twice")
+        files = [synthetic.write_run(os.path.join(root, name), "one", "delta", 1) for name in ("a", "b")]
+        code, _, err = call(root, "--out", os.path.join(folder, "t.png"))
+        self.assertEqual((code, err), (0, f"plot.py: the run one stands in '{files[0]}' and in '{files[1]}'; the first counts\n"))
+
+
+class Segments(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = os.path.join(folder, "segments")
+        cls.path = synthetic.write_run(os.path.join(cls.root, "a"), "a", "delta", 1)
+        with h5py.File(cls.path, "r+") as file:  # two segments of one length: 4 and 8 pairs
+            file["config"].attrs.update({"task.pairs": 3, "task.test.0.pairs": 4, "task.test.1.pairs": 8})
+            labels = [label.replace("length=128", "length=64") for label in file["eval/slice_label"].asstr()[:]]
+            file["eval/slice_label"][...] = labels
+
+    def test_an_option_that_varies_by_segment_is_an_axis_to_scale(self):
+        for x in ("task.pairs", "segment"):
+            axis = drawn("accuracy", self.root, "--x", x).axes[0]
+            self.assertEqual(list(axis.lines[0].get_xdata()), [4, 8], x)
+            self.assertEqual(places(axis), ["4", "8"])
+            self.assertEqual(axis.get_xlabel(), "pairs")
+
+    def test_segments_are_not_pooled_in_silence(self):
+        out = os.path.join(folder, "s.png")
+        code, _, err = call(self.root, "--x", "distance", "--out", out)
+        self.assertEqual((code, err), (0, "plot.py: pooled over the segments length=64 pairs=4; length=64 pairs=8; --segment takes one\n"))
+        self.assertEqual(call(self.root, "--x", "distance", "--segment", "pairs=4", "--out", out)[::2], (0, ""))
+        one = drawn("accuracy", self.root, "--x", "distance", "--segment", "pairs=8").axes[0].lines[0].get_ydata()
+        both = drawn("accuracy", self.root, "--x", "distance").axes[0].lines[0].get_ydata()
+        self.assertTrue(np.all(one < both))  # more pairs are harder
+        code, _, err = call(self.root, "--x", "distance", "--segment", "pairs=5", "--out", out)
+        self.assertEqual((code, err), (2, "plot.py: error: no segment has pairs=5; there are: length=64 pairs=4; length=64 pairs=8\n"))
+
+    def test_the_best_policy_is_the_best_of_each_segment(self):
+        with h5py.File(self.path, "r") as file:
+            counts, segment = file["eval/policy_answers"][:], file["eval/slice_segment"][:]
+        counts[0, segment == 0] = -1  # no shortcut there
+        counts[1, segment == 1] = 0
+        counts[1, segment == 1, 5] = 1000
+        path = synthetic.write_run(os.path.join(folder, "policies"), "p", "delta", 1)
+        with h5py.File(path, "r+") as file:
+            file["eval/policy_answers"][...] = counts
+        _, policies = plot_records.by_slice(plot_records.read_run(path), "test_accuracy", "overwrites")
+        # segment 0: 400 - 50 n by the second; segment 1: 340 by the first
+        self.assertEqual([round(share, 6) for share in policies.values()], [(400 - 50 * n + 340) / 2000 for n in range(4)])
+
+
+class Script(unittest.TestCase):
+    def test_a_python_without_numpy_starts_the_one_that_has_it(self):
+        script = os.path.join(SOURCE, "scripts", "plot.py")
+        bare = [sys.executable, "-S", "-s"]  # no site-packages
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("PALIMPSEST_") and key != "PYTHONPATH"}
+        found = subprocess.run([*bare, script, "--help"], capture_output=True, text=True, cwd=folder, env={**clean, "PALIMPSEST_PYTHON": sys.executable})
+        self.assertEqual((found.returncode, found.stderr), (0, ""))
+        checkout = os.path.join(folder, "a check's out")
+        shutil.copytree(os.path.join(SOURCE, "scripts"), os.path.join(checkout, "scripts"))
+        script = os.path.join(checkout, "scripts", "plot.py")
+        found = subprocess.run([*bare, script, "--help"], capture_output=True, text=True, cwd=folder, env=clean)
+        self.assertEqual(found.returncode, 1)
+        self.assertIn("lacks numpy, h5py, matplotlib; run scripts/setup.sh, which finds or installs one that has them\n", found.stderr)
+        os.makedirs(os.path.join(checkout, "build"))
+        with open(os.path.join(checkout, "build", "setup.env"), "w") as file:
+            file.write(f"PALIMPSEST_PYTHON={shlex.quote(sys.executable)}\n")
+        found = subprocess.run([*bare, script, "--help"], capture_output=True, text=True, cwd=folder, env=clean)
+        self.assertEqual((found.returncode, found.stderr), (0, ""))
+
+
 class Measures(unittest.TestCase):
     def test_rates_by_slice(self):
         run = plot_records.read_run(synthetic.write_run(os.path.join(folder, "hand"), "hand", "delta", 1))
@@ -275,6 +427,11 @@ class Mistakes(unittest.TestCase):
         os.makedirs(empty, exist_ok=True)
         self.check(f"'{empty}' holds no run.h5 and no sweep.h5", empty)
 
+    def test_options_without_a_use(self):
+        self.check("--kind classes has no --x", sweep, "--kind", "classes", "--x", "segment")
+        self.check("--kind curves has no --y", sweep, "--kind", "curves", "--y", "final_loss")
+        self.check("--segment needs an axis of the questions: --x overwrites, distance, segment", sweep, "--segment", "pairs=4")
+
     def test_heat_needs_an_axis_of_the_questions(self):
         self.check("--kind heat needs --x overwrites, distance or segment", sweep, "--kind", "heat", "--x", "seed")
 
@@ -293,8 +450,9 @@ class Mistakes(unittest.TestCase):
         with h5py.File(path, "r+") as file:
             del file["eval/answers"]
         for kind in ("classes", "heat", "accuracy"):
-            code, _, err = call(early, "--kind", kind, "--x", "overwrites", "--out", os.path.join(folder, "early.png"))
-            self.assertEqual((code, err), (0, "plot.py: left out: 1 of 2 runs have no evaluation (yet)\n"), kind)
+            axis = [] if kind == "classes" else ["--x", "overwrites"]
+            code, _, err = call(early, "--kind", kind, *axis, "--out", os.path.join(folder, "early.png"))
+            self.assertEqual((code, err.splitlines()[0]), (0, "plot.py: left out: 1 of 2 runs have no evaluation (yet)"), kind)
 
 
 if __name__ == "__main__":
