@@ -44,6 +44,13 @@ std::vector<std::string> names_of_options(const CLI::App& app) {
     return names;
 }
 
+// --jobs, --jobs=4, -j, -j4
+bool is_option(const CLI::App& app, const std::string& word) {
+    const std::string name = word.starts_with("--") ? word.substr(0, word.find('=')) : word.substr(0, 2);
+    const auto options = app.get_options();
+    return std::any_of(options.begin(), options.end(), [&](const CLI::Option* option) { return option->check_name(name); });
+}
+
 // The verb that was called: {"ls"}, or {"bench", "step"}.
 std::vector<const CLI::App*> chosen_verbs(const CLI::App& app) {
     std::vector<const CLI::App*> verbs;
@@ -62,8 +69,10 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
     const std::vector<const CLI::App*> chosen = chosen_verbs(app);
     const CLI::App& at = chosen.empty() ? app : *chosen.back();
     const std::vector<std::string> verbs = names_of_verbs(at);
+    // A known option with a value that it does not take says so itself.
+    const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
     std::size_t passed = 0;  // verbs on the way here
-    for (std::size_t i = 1; i < command.size(); ++i) {
+    for (std::size_t i = 1; unexpected && i < command.size(); ++i) {
         const std::string& word = command[i];
         if (word == "--") break;
         if (passed < chosen.size() && word == chosen[passed]->get_name()) {
@@ -73,13 +82,11 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
         if (!verbs.empty() && !word.starts_with("-"))
             return fmt::format("unknown verb '{}{}'{}\nverbs: {}", path_of(chosen), word, did_you_mean(word, verbs), join(verbs, ", "));
         if (!word.starts_with("-") || word.size() < 2) continue;
-        const std::vector<std::string> options = names_of_options(at);
-        const std::string name = word.substr(0, word.find('='));
-        const bool known = std::find(options.begin(), options.end(), name) != options.end() || name == "-h";
-        if (known) continue;
+        if (is_option(at, word)) continue;
         std::string verb = path_of(chosen);
         if (!verb.empty()) verb = " of " + verb.substr(0, verb.size() - 1);
-        return fmt::format("unknown option '{}'{}{}", name, verb, did_you_mean(name, options));
+        const std::string name = word.substr(0, word.find('='));
+        return fmt::format("unknown option '{}'{}{}", name, verb, did_you_mean(name, names_of_options(at)));
     }
     if (!verbs.empty() && !chosen.empty()) return fmt::format("{}what?\nverbs: {}", path_of(chosen), join(verbs, ", "));
     std::string text = error.what();

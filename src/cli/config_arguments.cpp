@@ -14,12 +14,14 @@ namespace {
 
 void print_plan(const ConfigArguments& arguments, const Experiment& experiment) {
     const std::vector<RunSize> sizes = inspect_runs(experiment.runs);
+    std::size_t listed = 0;
     std::vector<std::string> header = {"id"};
     for (const auto& [key, value] : experiment.runs.front().varied) header.push_back(key);
     for (const char* column : {"steps", "parameters", "state", "action"}) header.push_back(column);
     Table table(header);
     const std::vector<std::string> folders = planned_folders(arguments.results, experiment);
     for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
+        if (!arguments.only.empty() && i != experiment.chosen) continue;
         const PlannedRun& run = experiment.runs[i];
         const Decision decision = decide(RunFolder(folders[i]));
         std::vector<std::string> row = {short_id(run.spec.id)};
@@ -29,9 +31,10 @@ void print_plan(const ConfigArguments& arguments, const Experiment& experiment) 
         row.push_back(fmt::format("{} at length {}", format_bytes(sizes[i].state_bytes), sizes[i].state_length));
         row.push_back(to_string(decision.action) + (decision.reason.empty() ? "" : " (" + decision.reason + ")"));
         table.add(std::move(row));
+        ++listed;
     }
     print(table.str());
-    log_info("{} in '{}'; nothing was created", plural(static_cast<std::int64_t>(experiment.runs.size()), "run"),
+    log_info("{} in '{}'; nothing was created", plural(static_cast<std::int64_t>(listed), "run"),
              sweep_folder(arguments.results, experiment.name));
 }
 
@@ -70,8 +73,8 @@ bool wants_telling(const ConfigArguments& arguments) { return arguments.explain 
 bool only_tells(const ConfigArguments& arguments, const Experiment& experiment) {
     for (const std::string& note : experiment.notes) log_info("note: {}", note);
     if (arguments.explain || arguments.print_config) {
-        print(arguments.explain ? experiment.explain : emit_yaml(experiment.runs.front().spec.resolved));
-        if (experiment.runs.size() > 1) log_info("the first of {} runs; --dry-run lists them", experiment.runs.size());
+        print(arguments.explain ? experiment.explain : emit_yaml(experiment.runs[experiment.chosen].spec.resolved));
+        if (experiment.runs.size() > 1 && arguments.only.empty()) log_info("the first of {} runs; --dry-run lists them", experiment.runs.size());
     }
     if (arguments.dry_run) print_plan(arguments, experiment);
     return wants_telling(arguments);

@@ -11,7 +11,7 @@
 namespace palimpsest::cli {
 
 struct ConfigArguments {
-    std::string path, results = "results", progress = "auto";
+    std::string path, results = "results", progress = "auto", only;
     std::vector<std::string> overrides;
     bool print_config = false, explain = false, dry_run = false;
 };

@@ -69,18 +69,19 @@ std::string value_text(double value) {
 
 std::vector<std::string> config_folders() {
     std::vector<std::string> folders = {"configs"};
-    std::error_code error;
-    for (fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path(); !error && folder.has_relative_path(); folder = folder.parent_path()) {
-        const fs::path configs = folder / "configs";
-        if (!fs::is_directory(configs / "tasks", error)) continue;
-        if (!fs::equivalent(configs, "configs", error)) folders.push_back(configs.string());
-        break;
-    }
+    std::error_code ignored;  // of what is not there
+    for (fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+        for (const char* name : {"configs", "share/palimpsest/configs"}) {
+            const fs::path configs = folder / name;
+            if (!fs::is_directory(configs / "tasks", ignored)) continue;
+            if (!fs::equivalent(configs, "configs", ignored)) folders.push_back(configs.string());
+            return folders;
+        }
     return folders;
 }
 
-Experiment load_config(const std::string& path, const std::vector<std::string>& overrides) {
-    return load_experiment(path, overrides, registry_catalog(), config_folders());
+Experiment load_config(const std::string& path, const std::vector<std::string>& overrides, const std::string& only) {
+    return load_experiment(path, overrides, registry_catalog(), config_folders(), only);
 }
 
 std::vector<std::string> run_folders(const std::string& root) {

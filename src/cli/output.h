@@ -21,9 +21,10 @@ nlohmann::json to_json(const Value& value);
 std::string age_text(double seconds);              // "12 s", "3 min", "5 h", "2 d"
 std::string value_text(double value);              // "0.998", "12345", "-" when not finite
 
-// Bases are looked for in the configs/ beside us and in the one of the tree that this program was built in.
+// Configs and bases are looked for in the configs/ beside us, and in that of the tree (configs/) or of the installation
+// (share/palimpsest/configs/) in which this program stands.
 std::vector<std::string> config_folders();
-Experiment load_config(const std::string& path, const std::vector<std::string>& overrides);
+Experiment load_config(const std::string& path, const std::vector<std::string>& overrides, const std::string& only = "");
 
 // Folders of runs below `root`, each once (links are not followed).
 std::vector<std::string> run_folders(const std::string& root);

@@ -13,10 +13,10 @@ namespace {
 
 ExitCode run(const ConfigArguments& arguments, const Session& session) {
     if (!wants_telling(arguments)) wait_without_spinning(session.command);  // first: it begins the program anew
-    const Experiment experiment = load_config(arguments.path, arguments.overrides);
-    if (experiment.is_sweep)
-        fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: {}", arguments.path, experiment.runs.size(),
-             shell_line({"palimpsest", "sweep", arguments.path}));
+    const Experiment experiment = load_config(arguments.path, arguments.overrides, arguments.only);
+    if (experiment.is_sweep && arguments.only.empty())
+        fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: {}\nor one of them: {} --only NUMBER", arguments.path,
+             experiment.runs.size(), shell_line({"palimpsest", "sweep", arguments.path}), shell_line({"palimpsest", "run", arguments.path}));
     if (only_tells(arguments, experiment)) return ExitCode::ok;
     static StopRequest request;  // signal handlers write it to the very end
     handle_signals(request);
@@ -24,9 +24,10 @@ ExitCode run(const ConfigArguments& arguments, const Session& session) {
     options.results = arguments.results;
     options.command = session.command;
     options.progress = progress_mode(arguments.progress);
-    const PlannedRun& planned = experiment.runs.front();
-    const std::string folder = planned_folders(options.results, experiment).front();
-    return tell_outcome(execute_run(planned, experiment, folder, "", human_name(planned), options, request), request);
+    const PlannedRun& planned = experiment.runs[experiment.chosen];
+    const std::string folder = planned_folders(options.results, experiment)[experiment.chosen];
+    const std::string sweep = experiment.is_sweep ? sweep_id(experiment) : "";  // its record belongs to the sweep
+    return tell_outcome(execute_run(planned, experiment, folder, sweep, human_name(planned), options, request), request);
 }
 
 }  // namespace
@@ -36,6 +37,7 @@ void add_run(CLI::App& app, Session& session) {
     CLI::App* verb = app.add_subcommand("run", "train one run (resumes it when it was cut off)");
     add_config(*verb, *arguments);
     add_execution(*verb, *arguments);
+    verb->add_option("--only", arguments->only, "one run of the config's sweep: its number in the plan, or six digits of its id at least");
     verb->callback([arguments, &session] { session.action = [arguments, &session] { return run(*arguments, session); }; });
 }
 

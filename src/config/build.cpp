@@ -1,5 +1,6 @@
 #include "config/build.h"
 
+#include "config/blame.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -60,7 +61,9 @@ public:
         run_schema().read(&run_, root_, "", errors_, {"task", "mixers", "base", "sweep"});
         if (const std::string problem = problem_of_name(run_.name); !problem.empty()) errors_.error(place("name"), "'name' " + problem);
         const Value task = read_task();
+        const std::size_t before = errors_.size();
         const Value mixers = read_mixers();
+        if (errors_.size() == before && is_right(model_schema(), "model")) check_mixers();
         check_together();
         resolve(task, mixers);
         return std::move(run_);
@@ -179,8 +182,34 @@ private:
         try {
             catalog_.check_task(run_.task.name, options);
         } catch (const Error& error) {
-            errors_.error(where, fmt::format("'{}': {}", section, error.what()));
+            misfit(error.what(), "'" + section + "': ", {section, "task"}, where);
         }
+    }
+
+    // Whether a section can be read, whatever else is wrong: what was not read would be blamed with the values of defaults.
+    bool is_right(const AnySchema& schema, const std::string& path) const {
+        Diagnostics own;
+        if (const Value* section = root_.find(path)) schema.read(schema.make_default().get(), *section, path, own);
+        return own.empty();
+    }
+
+    void check_mixers() {
+        if (!catalog_.check_mixer) return;
+        for (const auto& [name, options] : run_.mixers) check_mixer_options(name, "mixers." + name, options.get());
+    }
+
+    void check_mixer_options(const std::string& name, const std::string& section, const void* options) {
+        try {
+            catalog_.check_mixer(name, options, run_.model);
+        } catch (const Error& error) {
+            misfit(error.what(), "", {section, "mixers." + name, "model"}, place("model.mixer"));
+        }
+    }
+
+    // Said once where segments or layers share what is wrong.
+    void misfit(const std::string& message, const std::string& prefix, const std::vector<std::string>& sections, const Source& otherwise) {
+        const Source where = blame(message, sections, root_, settings_, otherwise);
+        if (misfits_.insert(where.where() + message).second) errors_.error(where, prefix + message);
     }
 
     void check_task_settings(const Value& task, const AnySchema& schema) {
@@ -225,8 +254,9 @@ private:
             options[entry.key] = object;
         }
         Value resolved = Value::map();
-        const std::vector<std::string> by_layer = model.mixers_by_layer();
-        for (const std::string& name : std::set<std::string>(by_layer.begin(), by_layer.end())) {
+        std::set<std::string> used(model.layers.begin(), model.layers.end());
+        if (used.empty()) used.insert(model.mixer);
+        for (const std::string& name : used) {
             const AnySchema* schema = catalog_.mixer_schema(name);
             if (!schema) continue;
             run_.mixers[name] = options.count(name) ? options[name] : schema->make_default();
@@ -280,6 +310,7 @@ private:
     const Catalog& catalog_;
     Diagnostics& errors_;
     RunSpec run_;
+    std::set<std::string> misfits_;
 };
 
 }  // namespace

@@ -9,11 +9,14 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <unordered_map>
 
 namespace palimpsest {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t longest_config = 16 << 20, deepest_path = 64;
 
 void merge(Value& below, Value above) {
     if (below.kind != Value::Kind::map || above.kind != Value::Kind::map) {
@@ -21,15 +24,16 @@ void merge(Value& below, Value above) {
         below = std::move(above);
         return;
     }
+    std::unordered_map<std::string, std::size_t> places;
+    for (std::size_t i = 0; i < below.entries.size(); ++i) places.emplace(below.entries[i].key, i);
     for (Value::Entry& entry : above.entries) {
-        const auto old =
-            std::find_if(below.entries.begin(), below.entries.end(), [&](const auto& e) { return e.key == entry.key; });
-        if (old == below.entries.end()) {
+        const auto old = places.find(entry.key);
+        if (old == places.end()) {
             below.entries.push_back(std::move(entry));
             continue;
         }
-        old->source = entry.source;
-        merge(old->value, std::move(entry.value));
+        below.entries[old->second].source = entry.source;
+        merge(below.entries[old->second].value, std::move(entry.value));
     }
 }
 
@@ -73,10 +77,13 @@ private:
             const std::string path = (folder / file.text).lexically_normal().string();
             if (std::find(tried.begin(), tried.end(), path) != tried.end()) continue;
             tried.push_back(path);
-            if (!file_exists(path)) continue;
-            if (std::any_of(open_.begin(), open_.end(), [&](const std::string& open) { return same_file(open, path); }))
+            if (!can_be_read(path)) continue;
+            const std::string identity = real_path(path);
+            if (std::any_of(open_.begin(), open_.end(), [&](const std::string& open) { return real_path(open) == identity; }))
                 give_up(file, fmt::format("bases in a circle: {} -> {}", join(open_, " -> "), path));
-            return load(path, read_file(path));
+            if (open_.size() > deepest) give_up(file, fmt::format("bases on bases, more than {} files deep", deepest));
+            const auto known = loaded_.find(identity);
+            return known != loaded_.end() ? known->second : loaded_.emplace(identity, load(path, read_config(path))).first->second;
         }
         give_up(file, fmt::format("no base '{}'; looked for {}", file.text, join(tried, ", ")));
     }
@@ -87,14 +94,17 @@ private:
         throw InternalError("unreachable");
     }
 
-    static bool same_file(const std::string& a, const std::string& b) {
-        std::error_code ignored;
-        return a == b || fs::equivalent(a, b, ignored);
+    static std::string real_path(const std::string& path) {
+        std::error_code error;
+        const fs::path real = fs::canonical(path, error);
+        return error ? path : real.string();
     }
 
+    static constexpr std::size_t deepest = 64;
     const std::vector<std::string>& config_dirs_;
     Diagnostics& errors_;
     std::vector<std::string> open_;  // the files being read, outermost first
+    std::unordered_map<std::string, Value> loaded_;  // bases with their own bases, by real path: each is read once, whoever names it
 };
 
 // The sweep's keys are dotted themselves: "sweep.grid.train.lr" has three parts, "sweep.random.draw.train.lr" four.
@@ -119,6 +129,18 @@ bool parse_index(const std::string& part, std::size_t& index) {
 }
 
 }  // namespace
+
+bool can_be_read(const std::string& path) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    return fs::exists(status) && !fs::is_directory(status);
+}
+
+std::string read_config(const std::string& path) {
+    std::string text = read_file(path, longest_config + 1);
+    if (text.size() > longest_config) fail(ExitCode::usage, "'{}' is larger than {}: that is no config", path, format_bytes(longest_config));
+    return text;
+}
 
 Value compose(const std::string& name, const std::string& text, const std::vector<std::string>& config_dirs, Diagnostics& errors) {
     return Composer(config_dirs, errors).load(name, text);
@@ -155,6 +177,7 @@ std::vector<Setting> apply_overrides(Value& root, const std::vector<std::string>
 
 void set_path(Value& root, const std::string& path, Value value, const Source& key, Diagnostics& errors) {
     const std::vector<std::string> parts = split(path);
+    if (parts.size() > deepest_path) return errors.error(key, fmt::format("a key of more than {} parts", deepest_path));
     Value* place = &root;
     std::string walked;
     Source here = key;

@@ -1,5 +1,6 @@
 #include "config/diagnostics.h"
 
+#include "config/characters.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -11,6 +12,9 @@
 namespace palimpsest {
 namespace {
 
+// What a person reads: more errors help nobody, and a line or a message may be a megabyte long.
+constexpr std::size_t most_shown = 100, longest_message = 600, excerpt_before = 100, excerpt_width = 160, longest_word = 100;
+
 std::string_view line_of(const SourceText& text, int line) {
     std::string_view rest = text.text;
     for (int i = 1; i < line; ++i) {
@@ -19,6 +23,17 @@ std::string_view line_of(const SourceText& text, int line) {
         rest.remove_prefix(end + 1);
     }
     return rest.substr(0, rest.find('\n'));
+}
+
+std::string printable_line(std::string_view line) {
+    std::string text;
+    for (std::size_t i = 0; i < line.size();) {
+        const std::size_t tab = std::min(line.size(), line.find('\t', i));
+        text += printable(line.substr(i, tab - i));
+        if (tab < line.size()) text += '\t';
+        i = tab + 1;
+    }
+    return text;
 }
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
@@ -50,24 +65,45 @@ std::string_view word_at(std::string_view line, std::size_t begin, bool argument
     return rest.substr(0, std::max<std::size_t>(end, 1));
 }
 
+// The part of a line around its byte `begin` that is shown; the place moves with it.
+std::string_view window(std::string_view line, std::size_t& begin) {
+    std::size_t from = begin > excerpt_before && line.size() > excerpt_width ? begin - excerpt_before : 0;
+    while (from > 0 && continues_character(line[from])) --from;
+    std::size_t to = std::min(line.size(), from + excerpt_width);
+    while (to < line.size() && continues_character(line[to])) ++to;
+    begin -= from;
+    return line.substr(from, to - from);
+}
+
 std::string excerpt(const Source& where) {
-    const std::string_view line = line_of(*where.text, where.line);
+    std::string_view line = line_of(*where.text, where.line);
     if (line.empty()) return "";
-    const std::size_t begin = byte_of_column(line, where.column);
+    std::size_t begin = byte_of_column(line, where.column);
+    line = window(line, begin);
     std::string under;
-    for (std::size_t i = 0; i < begin; ++i)
-        if (!continues_character(line[i])) under += line[i] == '\t' ? '\t' : ' ';
+    for (const char c : printable_line(line.substr(0, begin)))
+        if (!continues_character(c)) under += c == '\t' ? '\t' : ' ';
     under += '^';
-    const std::string_view word = word_at(line, begin, where.text->name == "<command line>");
-    const auto characters = std::count_if(word.begin(), word.end(), [](char c) { return !continues_character(c); });
-    if (characters > 1) under += std::string(static_cast<std::size_t>(characters - 1), '~');
+    const std::size_t width = display_width(printable_line(word_at(line, begin, where.text->name == "<command line>")));
+    if (width > 1) under += std::string(width - 1, '~');
     const std::string number = std::to_string(where.line);
-    return fmt::format("  {} | {}\n  {} | {}\n", number, line, std::string(number.size(), ' '), under);
+    return fmt::format("  {} | {}\n  {} | {}\n", number, printable_line(line), std::string(number.size(), ' '), under);
+}
+
+// Its ends: what is wrong stands at the beginning, what would be right at the end.
+std::string shortened(std::string message) {
+    if (message.size() <= longest_message) return message;
+    std::size_t head = longest_message / 2, tail = message.size() - longest_message / 2;
+    while (continues_character(message[head])) --head;
+    while (continues_character(message[tail])) --tail;
+    return message.substr(0, head) + " … " + message.substr(tail);
 }
 
 }  // namespace
 
-void Diagnostics::error(const Source& where, std::string message) { errors_.push_back({where, std::move(message)}); }
+void Diagnostics::error(const Source& where, std::string message) { errors_.push_back({where, shortened(printable(message))}); }
+
+void Diagnostics::add(const Diagnostics& others) { errors_.insert(errors_.end(), others.errors_.begin(), others.errors_.end()); }
 
 std::string Diagnostics::report() const {
     std::vector<const Entry*> sorted;
@@ -81,13 +117,15 @@ std::string Diagnostics::report() const {
                  sorted.end());
     std::string report;
     for (const Entry* entry : sorted) {
+        if (entry == (sorted.size() > most_shown ? sorted[most_shown] : nullptr)) break;
         if (!entry->where.text) {
             report += fmt::format("error: {}\n", entry->message);
             continue;
         }
-        report += fmt::format("{}: error: {}\n{}", entry->where.where(), entry->message, excerpt(entry->where));
+        report += fmt::format("{}: error: {}\n{}", printable(entry->where.where()), entry->message, excerpt(entry->where));
     }
-    return report + fmt::format("{} error{}", sorted.size(), sorted.size() == 1 ? "" : "s");
+    const std::string first = sorted.size() > most_shown ? fmt::format("; these are the first {}", most_shown) : "";
+    return report + fmt::format("{} error{}{}", sorted.size(), sorted.size() == 1 ? "" : "s", first);
 }
 
 void Diagnostics::throw_if_any() const {
@@ -95,6 +133,7 @@ void Diagnostics::throw_if_any() const {
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+    if (word.size() > longest_word) return "";
     const auto best = closest(word, candidates);
     if (!best) return "";
     const std::size_t distance = edit_distance(word, *best);

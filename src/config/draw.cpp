@@ -84,7 +84,8 @@ std::vector<Value> draw_values(const Value& distribution, const std::string& pat
         if (const auto range = ends<double>(argument, at, {}, errors)) {
             const double low = range->first, high = range->second;
             const int decimals = decimals_of(high - low);
-            draw([&](std::uint64_t bits) {
+            if (!std::isfinite(high - low)) errors.error(argument.source, fmt::format("'{}' spans more than a number can hold", at));
+            else draw([&](std::uint64_t bits) {
                 const std::string text = fmt::format("{:.{}f}", low + fraction(bits) * (high - low), decimals);
                 return fields::write(std::clamp(number(text) + 0.0, low, high));  // + 0.0: no negative zero
             });

@@ -1,4 +1,5 @@
 // Writes YAML that this reader and PyYAML (YAML 1.1: "no" is false, 1e-05 is text) read back to the same values.
+#include "config/characters.h"
 #include "config/value.h"
 
 #include <fmt/format.h>
@@ -13,13 +14,16 @@ namespace {
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+// Every text of UTF-8 reads back as it is. A byte that is not UTF-8 cannot stand in YAML: it becomes U+FFFD.
 std::string quote(std::string_view text) {
     std::string quoted = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') quoted += fmt::format("\\{}", c);
-        else if (c == '\n') quoted += "\\n";
-        else if (c == '\t') quoted += "\\t";
-        else quoted += c;
+    for (std::size_t i = 0; i < text.size();) {
+        const Character c = character_at(text, i);
+        if (!c.valid) quoted += escape(0xFFFD);
+        else if (c.code == '"' || c.code == '\\') quoted += fmt::format("\\{}", text[i]);
+        else if (c.code == '\n' || c.code == '\t' || must_be_escaped(c.code)) quoted += escape(c.code);
+        else quoted += text.substr(i, c.bytes);
+        i += c.bytes;
     }
     return quoted + '"';
 }
@@ -74,7 +78,7 @@ public:
             if (text.size() <= 60) width = std::max(width, text.size());
         std::string all;
         for (const auto& [text, comment] : lines_)
-            all += comment.empty() ? text + "\n" : fmt::format("{:<{}}  # {}\n", text, width, comment);
+            all += comment.empty() ? text + "\n" : fmt::format("{:<{}}  # {}\n", text, width, printable(comment));
         return all;
     }
 

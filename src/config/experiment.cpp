@@ -23,10 +23,26 @@ std::string explain(const RunSpec& run, const Value& tree) {
     });
 }
 
+// A run of the plan by its number there, from 1, or by six digits of its id at least, so that neither is taken for the other.
+std::size_t choose(const std::vector<PlannedRun>& runs, const std::string& only) {
+    const bool digits = !only.empty() && only.find_first_not_of("0123456789") == std::string::npos;
+    if (digits && only.size() < 6) {
+        const std::size_t number = std::stoul(only);
+        if (number >= 1 && number <= runs.size()) return number - 1;
+        fail(ExitCode::usage, "--only {}: the plan has the runs 1 to {}; `--dry-run` lists them", only, runs.size());
+    }
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < runs.size(); ++i)
+        if (only.size() >= 6 && runs[i].spec.id.starts_with(only)) found.push_back(i);
+    if (found.size() == 1) return found.front();
+    if (found.size() > 1) fail(ExitCode::usage, "--only {}: {} runs of the plan have ids that begin so; write more digits", only, found.size());
+    fail(ExitCode::usage, "--only {}: no run of the plan; write its number, or at least six digits of its id (`--dry-run` lists them)", only);
+}
+
 }  // namespace
 
 Experiment parse_experiment(const std::string& name, const std::string& text, const std::vector<std::string>& overrides,
-                            const Catalog& catalog, const std::vector<std::string>& config_dirs) {
+                            const Catalog& catalog, const std::vector<std::string>& config_dirs, const std::string& only) {
     Diagnostics errors;
     Value root = compose(name, text, config_dirs, errors);
     const std::vector<Setting> settings = apply_overrides(root, overrides, errors);
@@ -41,21 +57,21 @@ Experiment parse_experiment(const std::string& name, const std::string& text, co
         sweep = read_sweep(*block, settings, errors);
         std::erase_if(root.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
     }
-    Value first;
-    expand_sweep(sweep, root, settings, catalog, experiment, first, errors);
+    const std::vector<std::size_t> points = expand_sweep(sweep, root, settings, catalog, experiment, errors);
     errors.throw_if_any();
     experiment.name = experiment.runs.front().spec.name;
-    experiment.explain = explain(experiment.runs.front().spec, first);
+    experiment.chosen = only.empty() ? 0 : choose(experiment.runs, only);
+    experiment.explain = explain(experiment.runs[experiment.chosen].spec, tree_at(sweep, root, points[experiment.chosen], errors));
     return experiment;
 }
 
 Experiment load_experiment(const std::string& path, const std::vector<std::string>& overrides, const Catalog& catalog,
-                           const std::vector<std::string>& config_dirs) {
+                           const std::vector<std::string>& config_dirs, const std::string& only) {
     std::vector<std::string> tried = {path};
     for (const std::string& folder : config_dirs)
         tried.push_back((std::filesystem::path(folder) / path).lexically_normal().string());
     for (const std::string& candidate : tried)
-        if (file_exists(candidate)) return parse_experiment(candidate, read_file(candidate), overrides, catalog, config_dirs);
+        if (can_be_read(candidate)) return parse_experiment(candidate, read_config(candidate), overrides, catalog, config_dirs, only);
     fail(ExitCode::usage, "no config '{}'; looked for {}", path, join(tried, ", "));
 }
 

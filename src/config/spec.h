@@ -135,8 +135,10 @@ struct RunSpec {
 struct Catalog {
     std::vector<std::string> tasks, mixers;
     std::function<const AnySchema*(const std::string& name)> task_schema, mixer_schema;   // nullptr: no such name
-    // May be empty. Throws Error where a task's options do not fit together; the message gets the segment's place.
+    // May be empty. Throws Error where a task's options do not fit together; the message gets the place of the option it names.
     std::function<void(const std::string& task, const void* options)> check_task;
+    // May be empty. Throws Error where a mixer's options do not fit together, or not to the model.
+    std::function<void(const std::string& mixer, const void* options, const ModelSpec& model)> check_mixer;
 };
 
 // One run of a sweep: the spec, and the swept keys with their values ("train.lr" -> "0.001"), in the order of the grid.
@@ -153,16 +155,18 @@ struct Experiment {
     bool is_sweep = false;
     std::int64_t lanes = 0;              // sweep.lanes: runs of one shape that train as one model; 0: the planner's choice
     std::vector<std::string> notes;      // e.g. "2 of 12 points are the same run and were merged"
-    std::string explain;                 // the resolved config of the first run with each value's origin beside it
+    std::size_t chosen = 0;              // the run that `only` names; else the first
+    std::string explain;                 // the resolved config of that run with each value's origin beside it
 };
 
 // Loads `path` with its bases (looked up beside the file, then in `config_dirs`), applies `overrides` ("a.b=value", later ones win),
-// expands the sweep, validates everything. Throws Error(usage) with all errors.
+// expands the sweep, validates everything. Throws Error(usage) with all errors. `only` names one run: its number in the plan, or the
+// beginning of its id.
 Experiment load_experiment(const std::string& path, const std::vector<std::string>& overrides, const Catalog& catalog,
-                           const std::vector<std::string>& config_dirs);
+                           const std::vector<std::string>& config_dirs, const std::string& only = "");
 // The same from a text (tests; resume from the resolved_yaml of a run folder).
 Experiment parse_experiment(const std::string& name, const std::string& text, const std::vector<std::string>& overrides,
-                            const Catalog& catalog, const std::vector<std::string>& config_dirs);
+                            const Catalog& catalog, const std::vector<std::string>& config_dirs, const std::string& only = "");
 
 // Schemas of the sections, for `describe` and the reference pages.
 const Schema<ModelSpec>& model_schema();

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -53,6 +54,44 @@ void collect_keys(const Value& value, const std::string& path, std::set<std::str
         if (value.items[i].kind == Value::Kind::map) collect_keys(value.items[i], fmt::format("{}.{}", path, i), keys);
 }
 
+std::vector<std::size_t> indices(const Sweep& sweep, std::size_t point) {
+    std::vector<std::size_t> index(sweep.axes.size());
+    for (std::size_t a = index.size(); a-- > 0; point /= sweep.axes[a].size) index[a] = point % sweep.axes[a].size;
+    return index;
+}
+
+// The option that a dotted path names; nullptr where there is none, or where the task or mixer is not known.
+const Option* find_option(const Value& root, const Catalog& catalog, const std::string& path) {
+    const std::string section = path.substr(0, path.find('.')), last = path.substr(path.rfind('.') + 1);
+    if (section == "task") {
+        const Value* name = find_path(root, "task.name");
+        const AnySchema* schema = name ? catalog.task_schema(name->text) : nullptr;
+        return schema ? schema->find(last) : nullptr;
+    }
+    if (section == "mixers") {
+        const std::string rest = path.substr(std::min(path.size(), section.size() + 1));
+        const AnySchema* schema = catalog.mixer_schema(rest.substr(0, rest.find('.')));
+        return schema ? schema->find(last) : nullptr;
+    }
+    const Option* option = run_schema().find(section);
+    return option && option->nested ? option->nested->find(last) : option;
+}
+
+// An integer drawn as a number would be an error for each sample; one says it, and the key stays as it is.
+Sweep without_fractions(const Sweep& sweep, const Value& root, const Catalog& catalog, Diagnostics& errors) {
+    Sweep whole = sweep;
+    for (Axis& axis : whole.axes)
+        std::erase_if(axis.keys, [&](const SweptKey& key) {
+            const bool fractions = key.distribution == "uniform" || key.distribution == "log_uniform";
+            const Option* option = fractions ? find_option(root, catalog, key.path) : nullptr;
+            if (!option || option->type != "integer") return false;
+            errors.error(key.source, fmt::format("'{}' is an integer, and {} draws numbers with a fraction; write {{integer: [low, high]}}", key.path,
+                                                 key.distribution));
+            return true;
+        });
+    return whole;
+}
+
 std::string describe(const PlannedRun& run) {
     std::vector<std::string> words;
     for (const auto& [key, value] : run.varied) words.push_back(key + "=" + value);
@@ -61,42 +100,46 @@ std::string describe(const PlannedRun& run) {
 
 class Expansion {
 public:
-    Expansion(const Sweep& sweep, const Value& root, std::vector<Setting> settings, const Catalog& catalog, Experiment& experiment,
+    Expansion(Sweep sweep, const Value& root, std::vector<Setting> settings, const Catalog& catalog, Experiment& experiment,
               Diagnostics& errors)
-        : sweep_(sweep), root_(root), settings_(std::move(settings)), catalog_(catalog), experiment_(experiment), errors_(errors),
-          excluded_by_(sweep.exclude.size()) {
+        : sweep_(std::move(sweep)), root_(root), settings_(std::move(settings)), catalog_(catalog), experiment_(experiment), errors_(errors),
+          excluded_by_(sweep_.exclude.size()) {
         for (const Axis& axis : sweep_.axes)
             for (const SweptKey& key : axis.keys) settings_.push_back({key.path, key.source, true});
     }
 
-    // File order, the last axis fastest, seeds innermost.
-    void expand(Value& first) {
-        const std::size_t points = points_of(sweep_);
-        for (std::size_t point = 0; point < points; ++point) {
-            std::vector<std::size_t> index(sweep_.axes.size());
-            std::size_t rest = point;
-            for (std::size_t a = index.size(); a-- > 0; rest /= sweep_.axes[a].size) index[a] = rest % sweep_.axes[a].size;
-            add_point(index, first);
-        }
-        check_exclusions();
-        tell(points * static_cast<std::size_t>(sweep_.seeds));
+    // File order, the last axis fastest, seeds innermost. Of a sweep that is too large one point is read: what else is wrong should be told
+    // at once. The same errors at point after point are told once, so they end it.
+    std::vector<std::size_t> expand() {
+        const std::size_t all = points_of(sweep_);
+        const bool too_large = all > most_runs || static_cast<std::size_t>(sweep_.seeds) > most_runs / all;
+        const std::int64_t seeds = too_large ? 1 : sweep_.seeds;
+        std::size_t point = 0;
+        for (; point < (too_large ? 1 : all) && errors_.size() < most_errors; ++point) add_point(point, seeds);
+        if (point == all) check_exclusions();
+        tell(point * static_cast<std::size_t>(seeds));
+        return std::move(point_of_run_);
     }
 
 private:
-    void add_point(const std::vector<std::size_t>& index, Value& first) {
-        Value tree = root_;
+    static constexpr std::size_t most_errors = 10'000;
+
+    void add_point(std::size_t point, std::int64_t seeds) {
+        const std::vector<std::size_t> index = indices(sweep_, point);
+        const Value tree = tree_at(sweep_, root_, point, errors_);
         std::size_t setting = settings_.size();
         for (const Axis& axis : sweep_.axes) setting -= axis.keys.size();
         for (std::size_t a = 0; a < index.size(); ++a)
-            for (const SweptKey& key : sweep_.axes[a].keys) {
-                settings_[setting++].source = key.values[index[a]].source;
-                set_path(tree, key.path, key.values[index[a]], key.source, errors_);
-            }
+            for (const SweptKey& key : sweep_.axes[a].keys) settings_[setting++].source = key.values[index[a]].source;
         Diagnostics own;
         const RunSpec run = build_run(tree, settings_, catalog_, own);
         if (!sweep_.exclude.empty()) collect_keys(run.resolved, "", keys_);
+        if (run.seed > std::numeric_limits<std::int64_t>::max() - (sweep_.seeds - 1)) {
+            errors_.error(sweep_.seeds_source, fmt::format("'sweep.seeds' counts up from seed {}, past the largest integer; lower 'seed'", run.seed));
+            return;
+        }
         bool all_excluded = true;
-        for (std::int64_t i = 0; i < sweep_.seeds; ++i) {
+        for (std::int64_t i = 0; i < seeds; ++i) {
             Value resolved = run.resolved;
             resolved.set("seed", fields::write(run.seed + i));
             if (is_excluded(resolved, own.empty() ? nullptr : &tree)) {
@@ -104,10 +147,11 @@ private:
                 continue;
             }
             all_excluded = false;
-            if (own.empty() && errors_.empty()) add_run(run, run.seed + i, std::move(resolved), index);
-            if (experiment_.runs.size() == 1 && first.kind == Value::Kind::null) first = tree;
+            if (!own.empty() || !errors_.empty()) continue;
+            add_run(run, run.seed + i, std::move(resolved), index);
+            point_of_run_.resize(experiment_.runs.size(), point);
         }
-        if (!all_excluded && !own.empty()) static_cast<void>(build_run(tree, settings_, catalog_, errors_));
+        if (!all_excluded) errors_.add(own);
     }
 
     // In a point with errors (`written` given) a default may stand for what could not be read: there, what was written has to match too.
@@ -181,7 +225,7 @@ private:
         notes.push_back(fmt::format("sweep.cap: the first {} of {} runs; {} left out", cap, runs, runs - cap));
     }
 
-    const Sweep& sweep_;
+    const Sweep sweep_;
     const Value& root_;
     std::vector<Setting> settings_;  // those of the sweep at the end, in order of the axes
     const Catalog& catalog_;
@@ -191,6 +235,7 @@ private:
     std::vector<std::size_t> excluded_by_;         // runs, by exclusion
     std::size_t excluded_ = 0, repeats_ = 0;
     std::map<std::string, std::size_t> position_;  // by id
+    std::vector<std::size_t> point_of_run_;
     std::string repeated_;
 };
 
@@ -202,11 +247,18 @@ std::size_t points_of(const Sweep& sweep) {
     return product;
 }
 
-void expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings, const Catalog& catalog,
-                  Experiment& experiment, Value& first, Diagnostics& errors) {
-    if (points_of(sweep) > most_runs) return;
+Value tree_at(const Sweep& sweep, const Value& root, std::size_t point, Diagnostics& errors) {
+    Value tree = root;
+    const std::vector<std::size_t> index = indices(sweep, point);
+    for (std::size_t a = 0; a < index.size(); ++a)
+        for (const SweptKey& key : sweep.axes[a].keys) set_path(tree, key.path, key.values[index[a]], key.source, errors);
+    return tree;
+}
+
+std::vector<std::size_t> expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings, const Catalog& catalog,
+                                      Experiment& experiment, Diagnostics& errors) {
     experiment.lanes = sweep.lanes;
-    Expansion(sweep, root, settings, catalog, experiment, errors).expand(first);
+    return Expansion(without_fractions(sweep, root, catalog, errors), root, settings, catalog, experiment, errors).expand();
 }
 
 }  // namespace palimpsest

@@ -12,6 +12,7 @@ namespace palimpsest {
 struct SweptKey {
     std::string path;                // "train.lr"
     std::string block;               // "grid", "zip" or "random.draw"
+    std::string distribution;        // of random.draw: "uniform", …
     Source source;                   // of the key
     std::vector<Value> values;
     std::vector<std::string> names;  // of values that are maps with names of their own, such as whole tasks; else empty
@@ -38,6 +39,7 @@ struct Sweep {
     std::vector<Axis> axes;  // the last one changes fastest
     std::vector<Exclusion> exclude;
     std::int64_t seeds = 1;
+    Source seeds_source;
     std::int64_t cap = 0;    // 0: none
     std::int64_t lanes = 0;  // 0: auto
     Source source;
@@ -48,9 +50,11 @@ std::size_t points_of(const Sweep& sweep);  // no more than most_runs + 1
 
 Sweep read_sweep(const Value& block, const std::vector<Setting>& settings, Diagnostics& errors);
 
-// Fills the runs and notes of `experiment`; `first` receives the tree of the first run. `root` is without its sweep.
-void expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings, const Catalog& catalog,
-                  Experiment& experiment, Value& first, Diagnostics& errors);
+// Fills the runs and notes of `experiment` and returns the point of the sweep that each run is. `root` is without its sweep.
+std::vector<std::size_t> expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings, const Catalog& catalog,
+                                      Experiment& experiment, Diagnostics& errors);
+// The config at one point, its seed aside.
+Value tree_at(const Sweep& sweep, const Value& root, std::size_t point, Diagnostics& errors);
 
 // A distribution of sweep.random.draw: {uniform: [low, high]}, {log_uniform: [low, high]}, {integer: [low, high]}, {choice: [a, b]}.
 // Value i is a function of (seed, path, i) alone. Empty after an error.

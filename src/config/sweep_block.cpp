@@ -45,7 +45,7 @@ public:
             else if (entry.key == "zip") read_zip(value);
             else if (entry.key == "random") read_random(value);
             else if (entry.key == "exclude") read_exclude(value);
-            else if (entry.key == "seeds") fields::read(sweep_.seeds, value, "sweep.seeds", at_least(1), errors_);
+            else if (entry.key == "seeds") fields::read(sweep_.seeds, value, "sweep.seeds", at_least(1), errors_), sweep_.seeds_source = value.source;
             else if (entry.key == "cap") fields::read(sweep_.cap, value, "sweep.cap", at_least(1), errors_);
             else if (entry.key == "lanes") read_lanes(value);
             else unknown_key(entry, "sweep", known_keys, errors_);
@@ -96,7 +96,7 @@ private:
         for (const Value::Entry& entry : grid.entries) {
             if (!may_sweep(entry, "grid") || !has_values(entry, "grid")) continue;
             const std::vector<Value>& values = entry.value.items;
-            sweep_.axes.push_back({{{entry.key, "grid", entry.source, values, names_of(values)}}, values.size()});
+            sweep_.axes.push_back({{{entry.key, "grid", "", entry.source, values, names_of(values)}}, values.size()});
         }
     }
 
@@ -112,7 +112,7 @@ private:
                               fmt::format("'sweep.zip.{}' has {}, but 'sweep.zip.{}' has {} ({}); the keys of a zip advance together",
                                           entry.key, plural(static_cast<std::int64_t>(values.size()), "value"), first->key,
                                           first->value.items.size(), first->value.source.where()));
-            together_.push_back({entry.key, "zip", entry.source, values, names_of(values)});
+            together_.push_back({entry.key, "zip", "", entry.source, values, names_of(values)});
         }
         advance_together();
     }
@@ -145,7 +145,7 @@ private:
             std::vector<std::string> names;
             if (const Value* choice = entry.value.find("choice"); choice && !names_of(choice->items).empty())
                 for (const Value& value : values) names.push_back(value.find("name")->text);
-            together_.push_back({entry.key, "random.draw", entry.source, std::move(values), std::move(names)});
+            together_.push_back({entry.key, "random.draw", entry.value.entries.front().key, entry.source, std::move(values), std::move(names)});
         }
         advance_together();
     }

@@ -1,7 +1,8 @@
 // yaml-cpp, wrapped once (0.7 on Debian 12, 0.8 on Ubuntu 24.04). We take its events, not its nodes: the nodes accept duplicate keys,
 // lose marks when cloned, give aliases the place of their anchor and convert "no" to false. What is rejected here, with its place:
 // duplicate and non-text keys, merge keys, tags, further documents, nesting beyond 64 levels, more than 100,000 values (aliases
-// counted each time they are used), control characters, bytes that are not UTF-8.
+// counted each time they are used), bytes that are not UTF-8, and characters that YAML 1.1 and 1.2 take for different things.
+#include "config/characters.h"
 #include "config/diagnostics.h"
 #include "config/value.h"
 #include "core/error.h"
@@ -36,9 +37,7 @@ public:
     }
 
     Source at(std::size_t line, std::size_t byte) const {
-        const std::string_view before = rest_of_line(line, 0).substr(0, byte);
-        const auto characters = std::count_if(before.begin(), before.end(), [](char c) { return (c & 0xC0) != 0x80; });
-        const int column = static_cast<int>(characters) + 1;
+        const int column = static_cast<int>(characters_before(line, byte)) + 1;
         if (argument_ == 0) return {text_, static_cast<int>(line) + 1, column};
         return {text_, argument_, line == 0 ? column_ + column - 1 : column_};
     }
@@ -48,40 +47,66 @@ public:
     }
     std::string_view rest_of_line(std::size_t line, std::size_t byte) const {
         if (line >= starts_.size()) return {};
-        const std::size_t begin = std::min(starts_[line] + byte, yaml_.size());
-        const std::string_view rest = std::string_view(yaml_).substr(begin);
-        return rest.substr(0, rest.find('\n'));
+        const std::size_t end = line + 1 < starts_.size() ? starts_[line + 1] - 1 : yaml_.size();
+        const std::size_t begin = std::min(starts_[line] + byte, end);
+        return std::string_view(yaml_).substr(begin, end - begin);
     }
     std::string_view rest_of_line(const YAML::Mark& mark) const {
         return mark.line < 0 ? std::string_view()
                              : rest_of_line(static_cast<std::size_t>(mark.line), static_cast<std::size_t>(mark.column));
     }
-    // yaml-cpp lets the end of the text close a quote.
-    bool quote_is_closed(const YAML::Mark& mark) const {
+    // Of a quoted text, from its quote on.
+    std::string_view quoted(const YAML::Mark& mark) const {
         std::string_view rest =
             std::string_view(yaml_).substr(std::min(yaml_.size(), static_cast<std::size_t>(std::max(0, mark.pos))));
         if (rest.starts_with('&')) rest.remove_prefix(std::min(rest.size(), rest.find_first_of("\"'")));
-        if (rest.empty() || (rest[0] != '"' && rest[0] != '\'')) return true;
-        for (std::size_t i = 1; i < rest.size(); ++i) {
-            const bool pair = rest[0] == '"' ? rest[i] == '\\' : rest.substr(i).starts_with("''");
-            if (pair) ++i;
-            else if (rest[i] == rest[0]) return true;
-        }
-        return false;
+        return rest.empty() || (rest[0] != '"' && rest[0] != '\'') ? std::string_view() : rest;
     }
 
 private:
+    // Counted on from the place asked for last: places are asked for in the order of the text, and a line may be a megabyte long.
+    std::size_t characters_before(std::size_t line, std::size_t byte) const {
+        if (line != last_line_ || byte < last_byte_) last_line_ = line, last_byte_ = last_characters_ = 0;
+        const std::string_view more = rest_of_line(line, last_byte_).substr(0, byte - last_byte_);
+        last_characters_ += static_cast<std::size_t>(std::count_if(more.begin(), more.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+        last_byte_ += more.size();
+        return last_characters_;
+    }
+
     std::shared_ptr<const SourceText> text_;
     const std::string& yaml_;
     int argument_, column_;
     std::vector<std::size_t> starts_ = {0};
+    mutable std::size_t last_line_ = 0, last_byte_ = 0, last_characters_ = 0;
 };
+
+// yaml-cpp lets the end of the text close a quote.
+bool quote_is_closed(std::string_view quoted) {
+    for (std::size_t i = 1; i < quoted.size(); ++i) {
+        const bool pair = quoted[0] == '"' ? quoted[i] == '\\' : quoted.substr(i).starts_with("''");
+        if (pair) ++i;
+        else if (quoted[i] == quoted[0]) return true;
+    }
+    return quoted.empty();
+}
+
+// yaml-cpp writes \N and \_ (U+0085 and U+00A0) as one byte each, which is not UTF-8.
+std::string mend_escapes(const std::string& text) {
+    std::string mended;
+    for (std::size_t i = 0; i < text.size();) {
+        const Character c = character_at(text, i);
+        if (!c.valid) mended += '\xC2';
+        mended += text.substr(i, c.bytes);
+        i += c.bytes;
+    }
+    return mended;
+}
 
 class Builder final : public YAML::EventHandler {
 public:
     Builder(const Places& places, std::size_t most, Diagnostics& errors) : places_(places), most_(most), errors_(errors) {}
 
-    Value root = Value::map();
+    Value root;  // null where the document holds nothing
 
     Source innermost() const { return frames_.empty() ? root.source : frames_.back().value.source; }
 
@@ -115,8 +140,11 @@ public:
         const Source here = places_.at(mark);
         check_tag(tag, here);
         count(1, here, "in one config");
-        if (tag == "!" && !places_.quote_is_closed(mark)) throw Fatal{here, "a quote is not closed"};
-        Value value = Value::scalar(text, tag == "!");
+        const std::string_view quoted = tag == "!" ? places_.quoted(mark) : std::string_view();
+        if (!quote_is_closed(quoted)) throw Fatal{here, "a quote is not closed"};
+        if (text.empty() && quoted.size() > 1 && quoted[1] != quoted[0])  // yaml-cpp loses them
+            throw Fatal{here, "a text of line ends alone is not read so; write \"\\n\""};
+        Value value = Value::scalar(mend_escapes(text), tag == "!");
         value.source = here;
         finish(std::move(value), anchor, 1, 0);
     }
@@ -174,10 +202,13 @@ private:
     }
 
     void finish(Value value, YAML::anchor_t anchor, std::size_t size, std::size_t height) {
-        if (anchor) anchors_[anchor] = {value, size, height};
+        if (anchor) {
+            anchored_ += size;
+            if (anchored_ > most_) throw Fatal{value.source, fmt::format("more than {} values under anchors", most_)};
+            anchors_[anchor] = {value, size, height};
+        }
         if (frames_.empty()) {
-            if (value.kind != Value::Kind::null) root = std::move(value);
-            else root.source = value.source;
+            root = std::move(value);
             return;
         }
         Frame& frame = frames_.back();
@@ -221,7 +252,7 @@ private:
     Diagnostics& errors_;
     std::vector<Frame> frames_;
     std::unordered_map<YAML::anchor_t, Anchored> anchors_;
-    std::size_t values_ = 0;
+    std::size_t values_ = 0, anchored_ = 0;
     int documents_ = 0;
 };
 
@@ -258,21 +289,19 @@ void report(const YAML::Exception& error, const Places& places, const Source& in
 }
 
 // yaml-cpp takes 0x04 and NUL for the end of the text and guesses UTF-16: nothing of that may reach it.
-void check_bytes(const std::string& yaml, const Places& places) {
+void check_characters(const std::string& yaml, const Places& places) {
     std::size_t line = 0, start = 0;
-    for (std::size_t i = 0; i < yaml.size(); ++i) {
-        const auto byte = static_cast<unsigned char>(yaml[i]);
-        if (byte == '\n') {
+    for (std::size_t i = 0; i < yaml.size();) {
+        const Character c = character_at(yaml, i);
+        const auto refuse = [&](const std::string& message) { throw Fatal{places.at(line, i - start), message}; };
+        if (!c.valid) refuse(fmt::format("byte 0x{:02x} is not UTF-8", static_cast<unsigned>(c.code)));
+        if (must_be_escaped(c.code))
+            refuse(fmt::format("{}character U+{:04X} is not read as it stands; a text that is to hold it writes {} in double quotes",
+                               is_control(c.code) ? "control " : "", static_cast<unsigned>(c.code), escape(c.code)));
+        i += c.bytes;
+        if (c.code == '\n') {
             ++line;
-            start = i + 1;
-        } else if ((byte < 0x20 && byte != '\t') || byte == 0x7F) {
-            throw Fatal{places.at(line, i - start), fmt::format("control character 0x{:02x}", byte)};
-        } else if (byte >= 0x80) {
-            const std::size_t more = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
-            bool good = byte >= 0xC2 && byte <= 0xF4;
-            for (std::size_t k = 1; good && k <= more; ++k) good = i + k < yaml.size() && (yaml[i + k] & 0xC0) == 0x80;
-            if (!good) throw Fatal{places.at(line, i - start), fmt::format("byte 0x{:02x} is not UTF-8", byte)};
-            i += more;
+            start = i;
         }
     }
 }
@@ -281,7 +310,7 @@ Value parse(const std::string& yaml, const Places& places, Diagnostics& errors, 
     Builder builder(places, most, errors);
     builder.root.source = places.at(0, 0);
     try {
-        check_bytes(yaml, places);
+        check_characters(yaml, places);
         std::istringstream stream(yaml);
         YAML::Parser parser(stream);
         while (parser.HandleNextDocument(builder)) {
@@ -306,19 +335,22 @@ std::string unix_line_ends(std::string_view text) {
     return unix_text;
 }
 
+Value parse_file(const std::string& name, const std::string& text, std::size_t most, Diagnostics& errors) {
+    const auto source = std::make_shared<const SourceText>(SourceText{name, unix_line_ends(text)});
+    const std::size_t before = errors.size();
+    Value root = parse(source->text, Places(source, source->text, 0, 0), errors, most);
+    return root.kind == Value::Kind::null && errors.size() == before ? Value::map(root.source) : root;
+}
+
 }  // namespace
 
-Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors) {
-    const auto source = std::make_shared<const SourceText>(SourceText{name, unix_line_ends(text)});
-    return parse(source->text, Places(source, source->text, 0, 0), errors);
-}
+Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors) { return parse_file(name, text, most_values, errors); }
 
 Value parse_yaml(const std::string& name, const std::string& text) { return parse_yaml(name, text, most_values); }
 
 Value parse_yaml(const std::string& name, const std::string& text, std::size_t most) {
     Diagnostics errors;
-    const auto source = std::make_shared<const SourceText>(SourceText{name, unix_line_ends(text)});
-    Value value = parse(source->text, Places(source, source->text, 0, 0), errors, most);
+    Value value = parse_file(name, text, most, errors);
     errors.throw_if_any();
     return value;
 }
@@ -332,8 +364,7 @@ Value parse_argument(std::shared_ptr<const SourceText> text, int argument, int c
         nothing.source = {std::move(text), argument, column};
         return nothing;
     }
-    Value value = parse(yaml, Places(std::move(text), yaml, argument, column), errors);
-    return value;
+    return parse(yaml, Places(std::move(text), yaml, argument, column), errors);
 }
 
 }  // namespace palimpsest

@@ -57,12 +57,12 @@ std::vector<std::string> list(const std::string& folder, bool folders) {
 
 }  // namespace
 
-std::string read_file(const std::string& path) {
+std::string read_file(const std::string& path, std::size_t most) {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
     if (!file) cannot("read", path, errno);
     std::string content;
     char buffer[1 << 14];
-    while (const std::size_t size = std::fread(buffer, 1, sizeof buffer, file.get())) content.append(buffer, size);
+    while (const std::size_t size = std::fread(buffer, 1, std::min(sizeof buffer, most - content.size()), file.get())) content.append(buffer, size);
     if (std::ferror(file.get()) != 0) cannot("read", path, errno);  // a folder opens, and fails here
     return content;
 }

@@ -9,7 +9,7 @@
 
 namespace palimpsest {
 
-std::string read_file(const std::string& path);
+std::string read_file(const std::string& path, std::size_t most = static_cast<std::size_t>(-1));  // its first `most` bytes
 
 // A file that appears under its name only when it is complete: written beside it, fsync, rename, fsync of the folder. A reader sees
 // the old content or the new, whatever is killed when. Destroyed before commit(), it leaves nothing behind.

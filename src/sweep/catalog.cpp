@@ -1,8 +1,25 @@
+#include "core/error.h"
 #include "mixers/mixer.h"
 #include "sweep/execute.h"
 #include "task/task.h"
 
+#include <map>
+#include <memory>
+
 namespace palimpsest {
+namespace {
+
+template <class Action>
+std::string complaint(const Action& action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
 
 Catalog registry_catalog() {
     Catalog catalog;
@@ -15,6 +32,27 @@ Catalog registry_catalog() {
     catalog.mixer_schema = [](const std::string& name) -> const AnySchema* {
         const MixerKind* kind = find_mixer(name);
         return kind == nullptr ? nullptr : &kind->schema();
+    };
+    // A sweep asks for the same segment at point after point, and a long one takes a while.
+    const auto known = std::make_shared<std::map<std::string, std::string>>();  // by task and options: what is wrong, or ""
+    catalog.check_task = [known](const std::string& name, const void* options) {
+        const Task& task = get_task(name);
+        const auto [entry, is_new] = known->try_emplace(name + " " + emit_flow(task.schema().write(options)));
+        if (is_new) entry->second = complaint([&] { static_cast<void>(task.compile(options)); });
+        if (!entry->second.empty()) throw Error(ExitCode::usage, entry->second);
+    };
+    // The mixer declares its parameters; nothing is allocated.
+    catalog.check_mixer = [](const std::string& name, const void* options, const ModelSpec& model) {
+        nn::Parameters declared;
+        BuildContext build;
+        build.scope.parameters = &declared;
+        build.scope.prefix = name;
+        build.scope.model = &model;
+        build.options = options;
+        build.width = model.width;
+        build.layers = 1;
+        build.rotary = model.positions == Positions::rotary;
+        static_cast<void>(get_mixer(name).build(build));
     };
     return catalog;
 }

@@ -11,10 +11,12 @@
 namespace palimpsest {
 namespace {
 
-std::string last_line(std::string text) {
-    text.erase(text.find_last_not_of(" \n") + 1);
-    const std::size_t end = text.rfind('\n');
-    return end == std::string::npos ? text : text.substr(end + 1);
+// The line of a message that says what was wrong: the first error of a report, else the last line.
+std::string cause_of(std::string message) {
+    message.erase(message.find_last_not_of(" \n") + 1);
+    const std::size_t error = message.find(": error: "), begin = message.rfind('\n', error);
+    const std::size_t from = begin == std::string::npos ? 0 : begin + 1;
+    return message.substr(from, message.find('\n', from) - from);
 }
 
 }  // namespace
@@ -48,7 +50,7 @@ std::string failure_table(const std::vector<RunOutcome>& outcomes) {
         if (outcome.state != RunState::failed) continue;
         const std::string log = outcome.folder + "/run.log";
         const bool begun = file_exists(log);
-        table.add({short_id(outcome.run_id) + " " + outcome.human, last_line(outcome.message), begun ? log : "-",
+        table.add({short_id(outcome.run_id) + " " + outcome.human, cause_of(outcome.message), begun ? log : "-",
                    begun ? resume_command(outcome.folder) : "-"});
     }
     return table.empty() ? "" : table.str();

@@ -146,7 +146,7 @@ TEST_CASE("what a task must say", "[experiment]") {
                 "dir/f.yaml:1:64: 'task.test.1' expects a map of options, got '3'"});
 }
 
-TEST_CASE("options that do not fit together stand at their segment", "[experiment]") {
+TEST_CASE("options that do not fit together stand where their segment has them", "[experiment]") {
     Catalog catalog = fake::catalog();
     catalog.check_task = [](const std::string& task, const void* options) {
         const auto& recall = *static_cast<const fake::Recall*>(options);
@@ -157,12 +157,12 @@ TEST_CASE("options that do not fit together stand at their segment", "[experimen
         return error_of([&] { parse_experiment("f.yaml", text, {}, catalog, {}); });
     };
     CHECK(report("task:\n  name: recall\n  train: [{}, {pairs: 17}]\n  test: [{length: 8}]\nseeed: 1\n") ==
-          "f.yaml:3:15: error: 'task.train.1': recall: 17 pairs need a length of 68\n"
+          "f.yaml:3:23: error: 'task.train.1': recall: 17 pairs need a length of 68\n"
           "  3 |   train: [{}, {pairs: 17}]\n"
-          "    |               ^\n"
-          "f.yaml:4:10: error: 'task.test.0': recall: 4 pairs need a length of 16\n"
+          "    |                       ^~\n"
+          "f.yaml:4:19: error: 'task.test.0': recall: 4 pairs need a length of 16\n"
           "  4 |   test: [{length: 8}]\n"
-          "    |          ^\n"
+          "    |                   ^\n"
           "f.yaml:5:1: error: unknown key 'seeed'; did you mean 'seed'?\n"
           "  5 | seeed: 1\n"
           "    | ^~~~~\n"

@@ -263,3 +263,48 @@ TEST_CASE("every block can be set on the command line", "[sweep]") {
     CHECK(errors("{random: {samples: 2, draw: {train.lr: {uniform: [1, 2]}}}}", {"train.lr=3"}) ==
           Lines{"<command line>:argument 1: 'train.lr' has no effect: the sweep sets 'train.lr'; set sweep.random.draw.train.lr={…}"});
 }
+
+TEST_CASE("an integer that is drawn with a fraction is one error, which says what to write", "[sweep]") {
+    CHECK(errors("{random: {samples: 50, draw: {train.batch: {uniform: [16, 64]}, task.pairs: {log_uniform: [1, 9]}, train.lr: {uniform: [1, 2]}}}}") ==
+          Lines{"dir/f.yaml:5:38: 'train.batch' is an integer, and uniform draws numbers with a fraction; write {integer: [low, high]}",
+                "dir/f.yaml:5:72: 'task.pairs' is an integer, and log_uniform draws numbers with a fraction; write {integer: [low, high]}"});
+    CHECK(errors("{random: {samples: 2, draw: {train.lr: {uniform: [-1e308, 1e308]}}}}") ==
+          Lines{"dir/f.yaml:5:57: 'sweep.random.draw.train.lr.uniform' spans more than a number can hold"});
+}
+
+TEST_CASE("seeds end where integers end", "[sweep]") {
+    const auto report = [](const std::string& seed) { return first_line(error_of([&] { fake::parse(small + "seed: " + seed + "\nsweep: {seeds: 3}\n"); })); };
+    CHECK(report("9223372036854775807") ==
+          "dir/f.yaml:6:16: 'sweep.seeds' counts up from seed 9223372036854775807, past the largest integer; lower 'seed'");
+    CHECK(report("9223372036854775806") != "");
+    CHECK(report("9223372036854775805").empty());
+}
+
+TEST_CASE("a sweep of a thousand million runs is refused at once, with what else is wrong", "[sweep]") {
+    std::string values = "1";
+    for (int i = 2; i <= 1000; ++i) values += fmt::format(", {}", i);
+    const std::string grid = fmt::format("{{grid: {{train.lr: [{0}], train.batch: [{0}], train.steps: [{0}]}}, seeds: 9223372036854775807}}", values);
+    CHECK(errors(grid) == Lines{"dir/f.yaml:5:8: more than 10000 runs"});
+    CHECK(errors(grid + "\nmodel: {widht: 3}") ==
+          Lines{"dir/f.yaml:5:8: more than 10000 runs", "dir/f.yaml:6:9: unknown key 'widht' in 'model'; did you mean 'width'?"});
+    CHECK(errors("{seeds: 1000000000000}") == Lines{"dir/f.yaml:5:8: more than 10000 runs"});
+    CHECK(errors("{random: {samples: 1000000000, draw: {train.lr: {uniform: [1, 2]}}}}") ==
+          Lines{"dir/f.yaml:5:27: 'sweep.random.samples' must be 1 to 10000, got 1000000000"});
+}
+
+TEST_CASE("one run of a plan is chosen by its number or its id", "[sweep]") {
+    const std::string text = small + "sweep: {grid: {train.lr: [1e-3, 1e-2]}, seeds: 2}\n";
+    const auto only = [&](const std::string& word) { return parse_experiment("f.yaml", text, {}, fake::catalog(), {}, word); };
+    CHECK(only("").chosen == 0);
+    const Experiment third = only("3");
+    CHECK(third.chosen == 2);
+    CHECK(third.runs.size() == 4);
+    CHECK_THAT(third.explain, ContainsSubstring("lr: 0.01"));
+    CHECK_THAT(third.explain, ContainsSubstring("# f.yaml:5"));
+    CHECK(only(third.runs[3].spec.id.substr(0, 8)).chosen == 3);
+    CHECK(error_of([&] { only("5"); }) == "--only 5: the plan has the runs 1 to 4; `--dry-run` lists them");
+    CHECK(error_of([&] { only("0"); }) == "--only 0: the plan has the runs 1 to 4; `--dry-run` lists them");
+    for (const char* word : {"x", "1f", "ffffffff", "123456789012345678901234567890"})
+        CHECK(error_of([&] { only(word); }) ==
+              fmt::format("--only {}: no run of the plan; write its number, or at least six digits of its id (`--dry-run` lists them)", word));
+}

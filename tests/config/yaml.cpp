@@ -65,6 +65,15 @@ TEST_CASE("null is told from text, and has a place", "[yaml]") {
     for (const char* key : {"d", "e", "f"}) CHECK(at(root, key).kind == Value::Kind::scalar);
     CHECK(at(root, "a").source.where() == "f:1:4");
     CHECK(at(root, "b").source.where() == "f:2:1");  // the key's: nothing else is there
+    Diagnostics errors;
+    const auto line = std::make_shared<const SourceText>(SourceText{"<command line>", "a=null\n"});
+    for (const char* nothing : {"", " ", "~", "null", "# nothing"}) {
+        INFO(nothing);
+        const Value value = parse_argument(line, 1, 3, nothing, errors);
+        CHECK(value.kind == Value::Kind::null);
+        CHECK(value.source.where() == "<command line>:argument 1");
+    }
+    CHECK(errors.empty());
 }
 
 TEST_CASE("an empty text is an empty map", "[yaml]") {
@@ -120,8 +129,8 @@ TEST_CASE("syntax errors say what to mend, where it is", "[yaml]") {
         {"a: @x\n", "f.yaml:1:4: a text that begins with '@' must be quoted"},
         {"a: \xff\n", "f.yaml:1:4: byte 0xff is not UTF-8"},
         {"a: b\xC3\n", "f.yaml:1:5: byte 0xc3 is not UTF-8"},
-        {std::string("a: 1\0b: 2\n", 10), "f.yaml:1:5: control character 0x00"},
-        {"a: 1\x04\nb: 2\n", "f.yaml:1:5: control character 0x04"},
+        {std::string("a: 1\0b: 2\n", 10), "f.yaml:1:5: control character U+0000 is not read as it stands; a text that is to hold it writes \\0 in double quotes"},
+        {"a: 1\x04\nb: 2\n", "f.yaml:1:5: control character U+0004 is not read as it stands; a text that is to hold it writes \\x04 in double quotes"},
     };
     for (const auto& [text, message] : cases) {
         INFO(text);
@@ -150,6 +159,15 @@ TEST_CASE("a bomb of aliases is an error at the alias that goes too far", "[yaml
     std::string report;
     CHECK(seconds_of([&] { report = yaml_error(bomb); }) < 1.0);
     CHECK(first_line(report) == "f.yaml:6:8: more than 100000 values once its aliases are expanded");
+}
+
+TEST_CASE("long lines, many nulls and nested anchors take no time and no memory", "[yaml]") {
+    const std::string flow = "a: [" + repeat("é, ", 99'000) + "]\n", nulls = "a: [" + repeat("~, ", 99'000) + "]\n";
+    for (const std::string& text : {flow, nulls}) CHECK(seconds_of([&] { CHECK(yaml_error(text).empty()); }) < 2.0);
+    std::string anchors;
+    for (int i = 0; i < 60; ++i) anchors += fmt::format("&a{} [", i);
+    const std::string text = "a: " + anchors + repeat("1, ", 5'000) + repeat("]", 60) + "\n";
+    CHECK(first_line(yaml_error(text)) == "f.yaml:1:234: more than 100000 values under anchors");
 }
 
 TEST_CASE("emitted YAML reads back to the same values", "[yaml]") {
@@ -220,6 +238,32 @@ TEST_CASE("the report is sorted, each error once, with line and caret", "[diagno
           "  3 | last: 3\n"
           "    |       ^\n"
           "6 errors");
+}
+
+TEST_CASE("a report is for a person, whatever stands in the file", "[diagnostics]") {
+    const std::string word(1'000, 'x');
+    const std::string report = yaml_error("a: 1\n" + word + ": 1\n" + word + ": 2\n");
+    CHECK(report.size() < 1'500);
+    CHECK_THAT(report, ContainsSubstring("f.yaml:3:1: error: duplicate key 'xxx"));
+    CHECK_THAT(report, ContainsSubstring("x' in line 3; it already stands in line 2\n  3 | xxx"));
+    // The place is in the middle of what is shown.
+    const std::string far = yaml_error("a: [" + repeat("é, ", 1'000) + "*b, " + repeat("é, ", 1'000) + "]\n");
+    CHECK_THAT(far, ContainsSubstring("f.yaml:1:3005: error: an alias without its anchor\n"));
+    CHECK_THAT(far, ContainsSubstring("é, *b, é"));
+    CHECK(far.size() < 1'000);
+    CHECK_THAT(error_of([] {
+                   Diagnostics errors;
+                   errors.error({}, "unknown key '\x1b[31m\n\xff'");
+                   errors.throw_if_any();
+               }),
+               ContainsSubstring("error: unknown key '\\x1b[31m\\n\\xff'\n"));
+    std::string many;
+    for (int i = 0; i < 3'000; ++i) many += fmt::format("? [a]\n: {}\n", i);
+    std::string told;
+    CHECK(seconds_of([&] { told = yaml_error(many); }) < 1.0);
+    CHECK_THAT(told, ContainsSubstring("\n3000 errors; these are the first 100"));
+    CHECK_THAT(told, ContainsSubstring("f.yaml:199:3: error"));
+    CHECK_THAT(told, !ContainsSubstring("f.yaml:201:3: error"));
 }
 
 TEST_CASE("did you mean names every word that is equally near", "[diagnostics]") {

@@ -86,7 +86,13 @@ class Usage(Cli):
             (["run", "none.yaml"], re.compile(r"error: no config 'none.yaml'; looked for none.yaml, configs/none.yaml.*\n")),
             (["show", "abc"], "error: 'abc' is no folder of a run, and there are no results in 'results'\n"),
             (["ls"], "error: no such folder: 'results'\n"),
-            (["run", "grid.yaml"], "error: 'grid.yaml' plans a sweep of 4 runs; start it with: palimpsest sweep grid.yaml\n"),
+            (["run", "grid.yaml"], "error: 'grid.yaml' plans a sweep of 4 runs; start it with: palimpsest sweep grid.yaml\n"
+                                   "or one of them: palimpsest run grid.yaml --only NUMBER\n"),
+            (["run", "grid.yaml", "--only", "5"], "error: --only 5: the plan has the runs 1 to 4; `--dry-run` lists them\n"),
+            (["sweep", "grid.yaml", "-j", "0"], re.compile(r"error: --jobs: Value 0 not in range .*\nsee: palimpsest sweep --help\n")),
+            (["sweep", "grid.yaml", "-jx"], re.compile(r"error: --jobs: Value x not in range .*\nsee: palimpsest sweep --help\n")),
+            (["sweep", "grid.yaml", "-x", "3"], "error: unknown option '-x' of sweep\nsee: palimpsest sweep --help\n"),
+            (["bench"], "error: bench what?\nverbs: step, op\nsee: palimpsest bench --help\n"),
         ]:
             with self.subTest(arguments):
                 out, err = self.call(*arguments, code=2)
@@ -113,6 +119,33 @@ class Usage(Cli):
             "     |                                  ^~~~\n"
             "3 errors\n"))
         self.assertFalse((self.folder / "results").exists())
+
+    def test_what_does_not_fit_together_is_told_with_the_rest(self):
+        _, err = self.call("check", "tiny.yaml", "train.stpes=3", "mixers.delta.heads=3", "task.pairs=30", code=2)
+        self.assertEqual([line for line in err.splitlines() if "error" in line], [
+            "<command line>:argument 1: error: unknown key 'stpes' in 'train'; did you mean 'steps'?",
+            "<command line>:argument 2: error: mixers.delta.expand_k: 1 x model.width 8 is 8 features, which 3 heads do not divide",
+            "<command line>:argument 3: error: 'task.train.0': length 16 is too short for 60 writes and 30 reads: 2 * (writes + reads) = 180 <= length is needed",
+            "<command line>:argument 3: error: 'task.test.0': length 16 is too short for 30 writes and 30 reads: 2 * (writes + reads) = 120 <= length is needed",
+            "4 errors"])
+
+    def test_a_config_may_be_a_pipe(self):
+        for path in ("/dev/stdin", "/dev/fd/0"):
+            result = subprocess.run([BINARY, "check", path], cwd=self.folder, input=RUN, capture_output=True, text=True, timeout=60)
+            self.assertEqual((result.returncode, result.stderr), (0, f"{path}: 1 run, no errors\n"))
+
+    def test_bases_are_found_from_any_folder_and_by_an_installed_program(self):
+        (self.folder / "based.yaml").write_text("base: tasks/overwrite.yaml\nmodel: {width: 16}\n")
+        self.call("check", "based.yaml")
+        for folder in ("bin", "share/palimpsest"):
+            (self.folder / folder).mkdir(parents=True)
+        program = self.folder / "bin/palimpsest"
+        shutil.copy(BINARY, program)
+        result = subprocess.run([program, "check", "based.yaml"], cwd=self.folder, capture_output=True, text=True, timeout=60)
+        self.assertIn("based.yaml:1:7: error: no base 'tasks/overwrite.yaml'; looked for tasks/overwrite.yaml, configs/tasks/overwrite.yaml\n", result.stderr)
+        shutil.copytree(SOURCE / "configs", self.folder / "share/palimpsest/configs")
+        result = subprocess.run([program, "check", "based.yaml"], cwd=self.folder, capture_output=True, text=True, timeout=60)
+        self.assertEqual((result.returncode, result.stderr), (0, "based.yaml: 1 run, no errors\n"))
 
     def test_check(self):
         out, err = self.call("check", "grid.yaml")
@@ -288,6 +321,19 @@ class Sweeping(Cli):
         self.assertIn("did you mean 'model.mixer'?", err)
         _, err = self.call("compare", "gird", code=2)
         self.assertEqual(err, "error: no folder 'gird', and no sweep of that name in 'results'; did you mean 'grid'?\n")
+
+    def test_one_run_of_a_sweep(self):
+        _, err = self.call("run", "grid.yaml", "--only", "3", "--dry-run")
+        self.assertEqual(err, "1 run in 'results/grid'; nothing was created\n")
+        out, err = self.call("run", "grid.yaml", "--only", "3", "--print-config")
+        self.assertIn("mixer: softmax\n", out)
+        self.assertEqual(err, "")
+        out, _ = self.call("run", "grid.yaml", "--only", "3")
+        (run,) = (p for p in (self.folder / "results/grid").iterdir() if p.is_dir())
+        self.assertTrue(run.name.endswith("-softmax-seed=1"))
+        _, err = self.call("sweep", "grid.yaml")
+        self.assertRegex(err, r"\n\[3/4\] skip [0-9a-f]{8} \(finished\)  model.mixer=softmax seed=1\n")
+        self.assertEqual(len({shown["sweep_id"] for shown in (self.json("show", str(p)) for p in (self.folder / "results/grid").iterdir() if p.is_dir())}), 1)
 
     def test_failures_are_told_at_the_end(self):
         out, err = self.call("sweep", "tiny.yaml", "sweep.grid.train.init_scale=[1e20, 1]", code=3)
