@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 
 namespace palimpsest::cli {
 namespace {
@@ -29,12 +30,12 @@ std::string cell(double mean, double deviation, std::size_t count) {
     if (!std::isfinite(mean) || count < 2 || !std::isfinite(deviation)) return value_text(mean);
     if (deviation == 0 && mean == std::round(mean) && std::abs(mean) >= 1000) return value_text(mean);  // a size, not a measurement
     // Both with the digits of the mean.
-    return std::abs(mean) < 1000 ? fmt::format("{:.3f} ± {:.3f}", mean, deviation) : fmt::format("{:.0f} ± {:.0f}", mean, deviation);
+    return std::abs(mean) < 1000 ? fmt::format("{:.3f} ± {:.3f}", mean, deviation)
+                                 : fmt::format("{:.0f} ± {:.0f}", mean, deviation);
 }
 
 // Keeps the best runs of each group, and says how they were chosen. The keys chosen over become columns.
 void choose(std::vector<CollectedRun>& runs, std::vector<std::string>& by, const std::vector<std::string>& over) {
-    for (const std::string& key : over) std::erase(by, key);
     Best best = best_over(runs, by, over);
     const auto [fewest, most] = std::minmax_element(best.candidates.begin(), best.candidates.end());
     const auto count = static_cast<std::int64_t>(*most);
@@ -45,29 +46,24 @@ void choose(std::vector<CollectedRun>& runs, std::vector<std::string>& by, const
     by.insert(by.end(), over.begin(), over.end());
 }
 
-// Deviations then hold more than the seeds'.
-void tell_averaged(const Selection& selection, const std::vector<std::string>& by) {
-    std::vector<std::string> over;
-    for (const std::string& key : selection.keys)
-        if (key != "sweep" && !follows(selection.runs, key, by)) over.push_back(key);
-    if (!over.empty()) log_info("note: averaged over {} too; --by or --where takes them apart", join(over, ", "));
-}
-
 // One table a metric: of the summaries all together, along the questions each by itself.
 struct Part {
-    std::string metric;  // "" for all summaries
+    std::string metric;               // "" for all summaries
     CompareTable table;
+    std::vector<std::string> pooled;  // segments that share a column
 };
 
 std::vector<Part> compare_parts(const std::vector<CollectedRun>& runs, const Arguments& arguments) {
     std::vector<Part> parts;
     if (arguments.along.empty()) {
-        parts.push_back({"", compare(runs, arguments.by, arguments.metrics)});
+        parts.push_back({"", compare(runs, arguments.by, arguments.metrics), {}});
     } else {
-        const Along along = arguments.along == "segments" ? Along::segments : arguments.along == "overwrites" ? Along::overwrites : Along::distance;
+        const Along along = arguments.along == "segments"     ? Along::segments
+                            : arguments.along == "overwrites" ? Along::overwrites
+                                                              : Along::distance;
         for (const std::string& metric : arguments.metrics) {
             const Profile counted = profile(runs, along, metric);
-            parts.push_back({metric, compare(counted.runs, arguments.by, counted.columns)});
+            parts.push_back({metric, compare(runs, arguments.by, counted), counted.pooled});
         }
     }
     for (Part& part : parts)
@@ -77,14 +73,19 @@ std::vector<Part> compare_parts(const std::vector<CollectedRun>& runs, const Arg
 
 Json parts_json(const std::vector<Part>& parts) {
     Json rows = Json::array();
-    for (const auto& [metric, table] : parts) {
+    for (const Part& part : parts) {
+        const CompareTable& table = part.table;
         for (const CompareRow& row : table.rows) {
             Json group = Json::object(), values = Json::object(), out = Json::object();
-            for (std::size_t i = 0; i < table.by.size(); ++i) group[table.by[i]] = row.group[i];
-            for (std::size_t i = 0; i < table.metrics.size(); ++i) values[table.metrics[i]] = {{"mean", row.mean[i]}, {"deviation", row.deviation[i]}};
+            for (std::size_t i = 0; i < table.by.size(); ++i) {
+                Json& value = group[table.by[i]] = nullptr;
+                if (row.values[i]) std::visit([&](const auto& v) { value = v; }, *row.values[i]);
+            }
+            for (std::size_t i = 0; i < table.metrics.size(); ++i)
+                values[table.metrics[i]] = {{"mean", row.mean[i]}, {"deviation", row.deviation[i]}, {"runs", row.measured[i]}};
             out["group"] = group;
-            if (!metric.empty()) out["metric"] = metric;
-            out[metric.empty() ? "metrics" : "columns"] = values;
+            if (!part.metric.empty()) out["metric"] = part.metric;
+            out[part.metric.empty() ? "metrics" : "columns"] = values;
             out["runs"] = row.count;
             out["without_result"] = row.failed;
             rows.push_back(std::move(out));
@@ -98,45 +99,124 @@ using Cells = std::vector<std::string>;
 std::string aligned(const Cells& header, const std::vector<Cells>& rows) {
     Table table(header);
     for (const Cells& row : rows) table.add(row);
-    return table.str();
+    return table.str(stdout_width());
 }
 
 std::string markdown(const Cells& header, const std::vector<Cells>& rows) {
-    std::string text = fmt::format("| {} |\n|{}\n", fmt::join(header, " | "), fmt::join(Cells(header.size(), "---|"), ""));
-    for (const Cells& row : rows) text += fmt::format("| {} |\n", fmt::join(row, " | "));
+    const auto line = [](const Cells& cells) {
+        std::string text = "|";
+        for (const std::string& cell : cells) {
+            text += ' ';
+            for (const char c : cell) text += c == '|' ? "\\|" : std::string(1, c);
+            text += " |";
+        }
+        return text + "\n";
+    };
+    std::string text = line(header) + fmt::format("|{}\n", fmt::join(Cells(header.size(), "---|"), ""));
+    for (const Cells& row : rows) text += line(row);
     return text;
 }
 
 std::string parts_text(const std::vector<Part>& parts, bool for_markdown) {
     std::string text;
-    for (const auto& [metric, table] : parts) {
+    for (const Part& part : parts) {
+        const CompareTable& table = part.table;
         Cells header = table.by;
         header.insert(header.end(), table.metrics.begin(), table.metrics.end());
         header.push_back("runs");
         std::vector<Cells> rows;
         for (const CompareRow& row : table.rows) {
             Cells cells = row.group;
-            for (std::size_t i = 0; i < table.metrics.size(); ++i) cells.push_back(cell(row.mean[i], row.deviation[i], row.count));
-            cells.push_back(row.failed > 0 ? fmt::format("{} of {}", row.count, row.count + row.failed) : std::to_string(row.count));
+            for (std::size_t i = 0; i < table.metrics.size(); ++i)
+                cells.push_back(cell(row.mean[i], row.deviation[i], row.measured[i]));
+            cells.push_back(row.failed > 0 ? fmt::format("{} of {}", row.count, row.count + row.failed)
+                                           : std::to_string(row.count));
             rows.push_back(std::move(cells));
         }
-        const std::string title = metric.empty() ? "" : metric + (for_markdown ? "\n\n" : "\n");
+        const std::string title = part.metric.empty() ? "" : part.metric + (for_markdown ? "\n\n" : "\n");
         text += (text.empty() ? "" : "\n") + title + (for_markdown ? markdown(header, rows) : aligned(header, rows));
     }
     return text;
 }
 
+bool holds(const std::vector<std::string>& list, const std::string& word) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+std::string some_of(const std::vector<std::string>& words) {
+    constexpr std::size_t most = 6;
+    if (words.size() <= most) return join(words, ", ");
+    return join({words.begin(), words.begin() + most}, ", ") + ", …";
+}
+
+// Of the runs whose test has several segments, all of these.
+std::vector<std::string> pooled_segments(const std::vector<CollectedRun>& runs) {
+    std::vector<std::string> labels;
+    std::set<std::string> known;
+    for (const CollectedRun& run : runs) {
+        const std::vector<std::string> segments = test_segments(run);
+        for (const std::string& label : segments)
+            if (segments.size() > 1 && known.insert(label).second) labels.push_back(label);
+    }
+    return labels;
+}
+
+// What a reader must know of the numbers, said where it matters.
+void tell_meaning(const Selection& selection, const Arguments& arguments, const std::vector<Part>& parts) {
+    const auto spreads = [](const Part& part) {
+        const auto& rows = part.table.rows;
+        return std::any_of(rows.begin(), rows.end(), [](const CompareRow& row) {
+            return std::any_of(row.deviation.begin(), row.deviation.end(),
+                               [](double deviation) { return std::isfinite(deviation); });
+        });
+    };
+    if (std::any_of(parts.begin(), parts.end(), spreads))
+        log_info("±: the sample deviation of the runs of a row, beside their mean");
+    if (const auto over = averaged_keys(selection.runs, arguments.by, selection.swept); !over.empty())
+        log_info("note: averaged over {} too; --by or --where takes them apart", join(over, ", "));
+
+    // Of the summaries: what is over all test questions is over all segments of the test.
+    const bool of_summaries = arguments.along.empty();
+    const auto of_test = [](const std::string& metric) { return metric.find("test_") != std::string::npos; };
+    if (of_summaries && std::any_of(arguments.metrics.begin(), arguments.metrics.end(), of_test))
+        if (const auto segments = pooled_segments(selection.runs); !segments.empty())
+            log_info("note: averaged over the test segments {}; --segments takes them apart", some_of(segments));
+    for (const Part& part : parts)
+        if (!part.pooled.empty()) log_info("note: {}: a column averages over the segments {}", part.metric, some_of(part.pooled));
+    const std::vector<std::string> policies = policy_names(selection.runs);
+    if (holds(arguments.metrics, "best_policy_accuracy") && !policies.empty())
+        log_info("best_policy_accuracy: of {}, {} on the same questions", join(policies, ", "),
+                 of_summaries ? "the best for each run" : "the best for each column");
+}
+
+void drop_repeats(std::vector<std::string>& list) {
+    std::set<std::string> seen;
+    std::erase_if(list, [&](const std::string& word) { return !seen.insert(word).second; });
+}
+
 ExitCode compare_runs(Arguments arguments) {
-    Selection selection = select_runs(arguments.select);
-    if (arguments.by.empty()) arguments.by = selection.keys;
     if (arguments.segments) arguments.along = "segments";
-    if (arguments.metrics.empty())
-        arguments.metrics = arguments.along.empty() ? std::vector<std::string>{"test_accuracy", "test_stale_rate", "best_policy_accuracy", "parameters", "state_bytes"}
-                                                    : std::vector<std::string>{"test_accuracy", "test_stale_rate"};
-    count_once(selection, arguments.by);
+    for (auto* list : {&arguments.by, &arguments.metrics, &arguments.over}) drop_repeats(*list);
+    for (const std::string& key : arguments.over)
+        if (holds(arguments.by, key))
+            fail(ExitCode::usage, "{} is in --by and in --best-over: a row for each value, or the best value of each row?", key);
+    RunParts read = results_and_questions;
+    read.answers = !arguments.along.empty();
+    Selection selection = select_runs(arguments.select, read);
+    if (arguments.by.empty())
+        for (const std::string& key : selection.keys)
+            if (!holds(arguments.over, key)) arguments.by.push_back(key);
+    if (arguments.metrics.empty()) {
+        arguments.metrics = {"test_accuracy"};
+        const auto stale = [](const CollectedRun& run) { return may_be_stale(run.record); };
+        if (std::any_of(selection.runs.begin(), selection.runs.end(), stale)) arguments.metrics.push_back("test_stale_rate");
+        if (arguments.along.empty())
+            arguments.metrics.insert(arguments.metrics.end(), {"best_policy_accuracy", "parameters", "state_bytes"});
+    }
+    count_once(selection, arguments.by, "--by");
     if (!arguments.over.empty()) choose(selection.runs, arguments.by, arguments.over);
-    tell_averaged(selection, arguments.by);
     const std::vector<Part> parts = compare_parts(selection.runs, arguments);
+    tell_meaning(selection, arguments, parts);
     if (arguments.json) print(parts_json(parts).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     else print(parts_text(parts, arguments.markdown));
     return ExitCode::ok;
@@ -151,13 +231,16 @@ void add_compare(CLI::App& app, Session& session) {
     const auto add_list = [&](const char* name, std::vector<std::string>& list, const char* meaning) {
         verb->add_option(name, list, meaning)->delimiter(',')->allow_extra_args(false);
     };
-    add_list("--by", arguments->by, "config keys, separated by commas; by default those that differ");
+    add_list("--by", arguments->by,
+             "config keys, or names of summary values (state_bytes), separated by commas; by default the keys that differ");
     add_list("--metric", arguments->metrics, "summary values, separated by commas, such as test_accuracy,seconds");
     add_list("--best-over", arguments->over, "of each group only the best value of these keys, by the mean valid accuracy");
     verb->add_option("--sort", arguments->sort, "a column; -column sorts from high to low");
-    CLI::Option* along = verb->add_option("--along", arguments->along, "a column for each kind of question: segments, overwrites or distance");
+    CLI::Option* along =
+        verb->add_option("--along", arguments->along, "a column for each kind of question: segments, overwrites or distance");
     along->check(CLI::IsMember({"segments", "overwrites", "distance"}));
-    verb->add_flag("--segments", arguments->segments, "short for --along segments: accuracy and stale rate by test segment")->excludes(along);
+    verb->add_flag("--segments", arguments->segments, "short for --along segments: accuracy and stale rate by test segment")
+        ->excludes(along);
     CLI::Option* json = verb->add_flag("--json", arguments->json, "as JSON");
     verb->add_flag("--markdown", arguments->markdown, "as tables for a page")->excludes(json);
     verb->callback([arguments, &session] { session.action = [arguments] { return compare_runs(*arguments); }; });

@@ -13,8 +13,10 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace palimpsest::cli {
 namespace {
@@ -26,21 +28,40 @@ struct Arguments {
     bool force = false;
 };
 
-const std::map<std::string, ExportTable> tables = {
-    {"summary", ExportTable::summary}, {"evals", ExportTable::evals}, {"slices", ExportTable::slices}, {"train", ExportTable::train}};
+const std::map<std::string, ExportTable> tables = {{"summary", ExportTable::summary},
+                                                   {"evals", ExportTable::evals},
+                                                   {"slices", ExportTable::slices},
+                                                   {"train", ExportTable::train}};
 
-// What identifies a run: its sweep, the keys in which the runs differ, the seed.
-std::vector<std::string> default_keys(const Selection& selection, bool several) {
+// What identifies a run: its sweep where there are several, the keys in which the runs differ, the seed.
+std::vector<std::string> default_keys(const Selection& selection) {
     std::vector<std::string> keys = selection.keys;
     const auto lacks = [&](const char* key) { return std::find(keys.begin(), keys.end(), key) == keys.end(); };
-    if (several && lacks("sweep")) keys.insert(keys.begin(), "sweep");
+    if (lacks("sweep") && !follows(selection.runs, "sweep", {})) keys.insert(keys.begin(), "sweep");
     const std::vector<std::string> known = config_keys(selection.runs);
     if (lacks("seed") && std::find(known.begin(), known.end(), "seed") != known.end()) keys.push_back("seed");
     return keys;
 }
 
-void check_keys(const std::vector<std::string>& keys, const std::vector<CollectedRun>& runs) {
-    static_cast<void>(compare(runs, keys, {}));  // names the key that no run has
+void check_keys(const std::vector<std::string>& keys, const std::vector<CollectedRun>& runs, ExportTable table) {
+    std::vector<std::string> known = config_keys(runs);
+    if (table != ExportTable::summary)  // there they are columns already
+        for (std::string& name : summary_names(runs)) known.push_back(std::move(name));
+    check_known("config key", keys, known);
+    if (std::set<std::string>(keys.begin(), keys.end()).size() < keys.size())
+        fail(ExitCode::usage, "--keys names a key twice: {}", join(keys, ","));
+}
+
+// As it was asked for, or as the file's name ends.
+ExportFormat format_of(const Arguments& arguments) {
+    if (!arguments.format.empty()) return arguments.format == "json" ? ExportFormat::json : ExportFormat::csv;
+    const std::string ending = arguments.file == "-" ? "" : std::filesystem::path(arguments.file).extension().string();
+    if (ending == ".json") return ExportFormat::json;
+    if (!ending.empty() && ending != ".csv")
+        fail(ExitCode::usage,
+             "'{}': this program writes csv and json, not '{}'; name the file so, or say --format csv or --format json",
+             arguments.file, ending.substr(1));
+    return ExportFormat::csv;
 }
 
 void tell_missing(const std::vector<const CollectedRun*>& missing, std::size_t all, const std::string& what) {
@@ -49,31 +70,41 @@ void tell_missing(const std::vector<const CollectedRun*>& missing, std::size_t a
     std::vector<std::string> names;
     for (const CollectedRun* run : missing) {
         const std::string& id = run->run.run_id;  // unknown where a folder without a manifest holds a file that cannot be read
-        if (names.size() < most) names.push_back(fmt::format("{} ({})", id.empty() ? run->run.folder : short_id(id), to_string(run->state)));
+        if (names.size() < most)
+            names.push_back(fmt::format("{} ({})", id.empty() ? run->run.folder : short_id(id), to_string(run->state)));
     }
     if (missing.size() > most) names.push_back("…");
-    log_info("note: {} of {} have no {} yet: {}", missing.size(), plural(static_cast<std::int64_t>(all), "run"), what, join(names, ", "));
+    log_info("note: {} of {} have no {} yet: {}", missing.size(), plural(static_cast<std::int64_t>(all), "run"), what,
+             join(names, ", "));
 }
 
 ExitCode export_all(Arguments arguments) {
     const bool to_file = !arguments.file.empty() && arguments.file != "-";
-    if (to_file && !arguments.force && file_exists(arguments.file)) fail(ExitCode::usage, "'{}' is there already; --force replaces it", arguments.file);
-    if (arguments.format.empty()) arguments.format = arguments.file.ends_with(".json") ? "json" : "csv";
-    const Selection selection = select_runs(arguments.select);
-    if (arguments.keys.empty()) arguments.keys = default_keys(selection, arguments.select.names.size() > 1);
-    check_keys(arguments.keys, selection.runs);
+    const ExportFormat format = format_of(arguments);
+    if (arguments.force && !to_file) fail(ExitCode::usage, "--force replaces a file; name it with -o FILE");
+    if (to_file && !arguments.force && file_exists(arguments.file))
+        fail(ExitCode::usage, "'{}' is there already; --force replaces it", arguments.file);
     const ExportTable table = tables.at(arguments.what);
-    const ExportFormat format = arguments.format == "json" ? ExportFormat::json : ExportFormat::csv;
+    Selection selection = select_runs(arguments.select, results_only);
+    count_once(selection, arguments.keys, "--keys");
+    if (arguments.keys.empty()) arguments.keys = default_keys(selection);
+    check_keys(arguments.keys, selection.runs, table);
+    const auto read = [&](const CollectedRun& run) {
+        return run.present ? read_run(run.run.folder + "/run.h5", parts_of(table)) : RunRecord();
+    };
     std::vector<const CollectedRun*> missing;
     if (to_file) {
         AtomicFile file(arguments.file);
-        missing = export_runs(selection.runs, arguments.keys, table, format, [&](std::string_view text) { file.write(text); });
+        missing =
+            export_runs(selection.runs, arguments.keys, table, format, read, [&](std::string_view text) { file.write(text); });
         if (arguments.force) file.commit();
         else if (!file.commit_if_absent()) fail(ExitCode::usage, "'{}' is there already; --force replaces it", arguments.file);
     } else {
-        missing = export_runs(selection.runs, arguments.keys, table, format, print);
+        missing = export_runs(selection.runs, arguments.keys, table, format, read, print);
     }
-    const std::string rows = table == ExportTable::summary ? "summary" : table == ExportTable::train ? "row of the training log" : "evaluation";
+    const std::string rows = table == ExportTable::summary ? "summary"
+                             : table == ExportTable::train ? "row of the training log"
+                                                           : "evaluation";
     tell_missing(missing, selection.runs.size(), rows);
     return ExitCode::ok;
 }
@@ -84,11 +115,15 @@ void add_export(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* verb = app.add_subcommand("export", "tables of runs for other tools, as csv or json");
     add_select(*verb, arguments->select);
-    verb->add_option("--what", arguments->what, "summary: a row a run; evals: a row a run, evaluation and segment; slices: by overwrites and distance too; train: the log")
+    verb->add_option("--what", arguments->what,
+                     "summary: a row a run; evals: a row a run, evaluation and segment; slices: by overwrites and distance too; "
+                     "train: the log")
         ->check(CLI::IsMember({"summary", "evals", "slices", "train"}))
         ->capture_default_str();
-    verb->add_option("--format", arguments->format, "csv or json; by default as FILE ends, else csv")->check(CLI::IsMember({"csv", "json"}));
-    verb->add_option("--keys", arguments->keys, "config keys as columns, separated by commas; by default those that differ, and the seed")
+    verb->add_option("--format", arguments->format, "csv or json; by default as FILE ends, else csv")
+        ->check(CLI::IsMember({"csv", "json"}));
+    verb->add_option("--keys", arguments->keys,
+                     "config keys as columns, separated by commas; by default those that differ, and the seed")
         ->delimiter(',')
         ->allow_extra_args(false);
     add_path(*verb, "-o,--output", arguments->file, "write into this file instead of stdout");

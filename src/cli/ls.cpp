@@ -1,13 +1,18 @@
-// palimpsest ls [RESULTS]: every run below a folder, with its state.
+// palimpsest ls [NAME]: every run below a folder, with its state.
 #include "cli/app.h"
+#include "cli/find.h"
 #include "cli/output.h"
 #include "cli/path_option.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
+#include "store/run_file.h"
+#include "store/run_folder.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -27,30 +32,67 @@ double age_of(const std::string& file) {
 }
 
 // Of the end where there is one, else of the last evaluation so far.
-double test_accuracy(const RunRecord& record) {
+double test_accuracy(const std::string& file, const RunRecord& record) {
     if (const auto found = record.summary.find("test_accuracy"); found != record.summary.end()) return found->second;
-    return record.eval_step.empty() ? std::numeric_limits<double>::quiet_NaN() : accuracy(record, record.eval_step.size() - 1, 1);
+    RunParts answers = results_only;
+    answers.answers = true;
+    const RunRecord evaluated = read_run(file, answers);
+    return evaluated.eval_step.empty() ? std::numeric_limits<double>::quiet_NaN()
+                                       : accuracy(evaluated, evaluated.eval_step.size() - 1, 1);
 }
 
-ExitCode ls(const std::string& root, bool json) {
-    Table table({"state", "id", "name", "accuracy", "age"});
-    nlohmann::json out = nlohmann::json::array();
+struct Row {
+    std::string folder, state, id, above, human;  // above: the folder that it stands in; human: the name less the id
+    double accuracy = std::numeric_limits<double>::quiet_NaN(), age = 0;
+};
+
+// Sweep by sweep, and there as a person would sort the names; the ids before them say nothing.
+bool before(const Row& a, const Row& b) {
+    for (const auto part : {&Row::above, &Row::human, &Row::id}) {
+        if (natural_less(a.*part, b.*part)) return true;
+        if (natural_less(b.*part, a.*part)) return false;
+    }
+    return a.folder < b.folder;
+}
+
+ExitCode ls(const std::string& name, const std::string& results, bool json) {
+    const std::string root = name.empty() ? results : find_place(name, results).folder;
+    std::vector<Row> rows;
     std::string problems;
-    for (const std::string& folder : run_folders(root)) {
+    for (const std::string& folder : find_run_folders(root)) {
         const RunFolder run(folder);
-        const std::string state = to_string(run.state()), name = fs::path(folder).lexically_relative(root).string();
-        const double age = age_of(run.file("run.h5"));
-        std::string id = "?";
-        double value = std::numeric_limits<double>::quiet_NaN();
+        Row row;
+        row.folder = folder;
+        row.state = to_string(run.state());
+        row.id = id_in_name(folder);
+        row.above = fs::path(folder).parent_path().string();
+        row.human = fs::path(folder).filename().string().substr(row.id.size());
+        const std::string file = run.file("run.h5");
+        row.age = age_of(file);
         try {
-            const RunRecord record = read_run(run.file("run.h5"));
-            id = record.run_id;
-            value = test_accuracy(record);
+            if (file_exists(file)) {
+                const RunRecord record = read_run(file, results_only);
+                row.id = record.run_id;
+                row.accuracy = test_accuracy(file, record);
+            }
         } catch (const Error& error) {
             problems += std::string(error.what()) + "\n";
         }
-        table.add({state, id, name, std::isfinite(value) ? fmt::format("{:.3f}", value) : "-", age_text(age)});
-        out.push_back({{"state", state}, {"id", id}, {"folder", folder}, {"test_accuracy", value}, {"age_seconds", age}});
+        rows.push_back(std::move(row));
+    }
+    std::sort(rows.begin(), rows.end(), before);
+    Table table({"state", "accuracy", "age", "id", "name"});
+    nlohmann::json out = nlohmann::json::array();
+    for (const Row& row : rows) {
+        const std::string run = name_of(row.folder, results);
+        table.add({row.state, std::isfinite(row.accuracy) ? fmt::format("{:.3f}", row.accuracy) : "-", age_text(row.age),
+                   row.id.empty() ? "?" : row.id, run});
+        out.push_back({{"state", row.state},
+                       {"id", row.id},
+                       {"name", run},
+                       {"folder", row.folder},
+                       {"test_accuracy", row.accuracy},
+                       {"age_seconds", row.age}});
     }
     if (json) print_json(out);
     else if (table.empty()) fail(ExitCode::usage, "no runs in '{}'", root);
@@ -62,12 +104,14 @@ ExitCode ls(const std::string& root, bool json) {
 }  // namespace
 
 void add_ls(CLI::App& app, Session& session) {
-    auto root = std::make_shared<std::string>("results");
+    auto name = std::make_shared<std::string>();
+    auto results = std::make_shared<std::string>("results");
     auto json = std::make_shared<bool>(false);
     CLI::App* verb = app.add_subcommand("ls", "list runs with their states");
-    add_path(*verb, "RESULTS", *root, "a folder of results, or of one sweep");
+    add_path(*verb, "NAME", *name, "a folder of results or of one sweep, or a sweep's name below the results; by default all results");
+    add_path(*verb, "--results", *results, "where to look for a name");
     verb->add_flag("--json", *json, "as JSON");
-    verb->callback([=, &session] { session.action = [=] { return ls(*root, *json); }; });
+    verb->callback([=, &session] { session.action = [=] { return ls(*name, *results, *json); }; });
 }
 
 }  // namespace palimpsest::cli

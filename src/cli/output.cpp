@@ -4,8 +4,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "store/flat_config.h"
 #include "sweep/execute.h"
-#include "sweep/record.h"
 
 #include <nlohmann/json.hpp>
 
@@ -15,6 +15,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace palimpsest::cli {
 
@@ -53,6 +55,11 @@ nlohmann::json to_json(const Value& value) {
     return std::visit([](const auto& v) { return nlohmann::json(v); }, native);
 }
 
+std::size_t stdout_width() {
+    winsize size{};
+    return ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 std::string age_text(double seconds) {
     if (!std::isfinite(seconds) || seconds < 0) return "-";
     if (seconds < 120) return fmt::format("{:.0f} s", seconds);
@@ -82,28 +89,6 @@ std::vector<std::string> config_folders() {
 
 Experiment load_config(const std::string& path, const std::vector<std::string>& overrides, const std::string& only) {
     return load_experiment(path, overrides, registry_catalog(), config_folders(), only);
-}
-
-std::vector<std::string> run_folders(const std::string& root) {
-    std::vector<std::string> folders = find_run_folders(root);
-    std::erase_if(folders, [&](const std::string& folder) { return folder != root && fs::is_symlink(folder); });
-    return folders;
-}
-
-std::string find_run(const std::string& word, const std::string& results) {
-    if (file_exists(word + "/config.yaml") || file_exists(word + "/run.h5")) return fs::path(word + "/").lexically_normal().parent_path().string();
-    if (!folder_exists(results)) fail(ExitCode::usage, "'{}' is no folder of a run, and there are no results in '{}'", word, results);
-    std::vector<std::string> found, names;
-    for (const std::string& folder : run_folders(results)) {
-        const std::string name = fs::path(folder).filename().string(), id = name.substr(0, name.find('-'));
-        names.push_back(name);
-        // Folders carry the first eight digits of the id.
-        if (name.starts_with(word) || (word.size() > id.size() && word.starts_with(id))) found.push_back(folder);
-    }
-    if (found.size() == 1) return found.front();
-    if (found.empty()) fail(ExitCode::usage, "no run '{}' in '{}'{}\n`{}` lists them", word, results, did_you_mean(word, names),
-                            shell_line({"palimpsest", "ls", results}));
-    fail(ExitCode::usage, "'{}' may be any of {} runs: {}", word, found.size(), join(found, ", "));
 }
 
 }  // namespace palimpsest::cli

@@ -18,6 +18,7 @@ void print_json(const nlohmann::json& json);
 nlohmann::json to_json(const Attributes& attributes);
 nlohmann::json to_json(const Value& value);
 
+std::size_t stdout_width();                        // columns of the terminal that stdout is; 0 where it is none
 std::string age_text(double seconds);              // "12 s", "3 min", "5 h", "2 d"
 std::string value_text(double value);              // "0.998", "12345", "-" when not finite
 
@@ -25,10 +26,5 @@ std::string value_text(double value);              // "0.998", "12345", "-" when
 // (share/palimpsest/configs/) in which this program stands.
 std::vector<std::string> config_folders();
 Experiment load_config(const std::string& path, const std::vector<std::string>& overrides, const std::string& only = "");
-
-// Folders of runs below `root`, each once (links are not followed).
-std::vector<std::string> run_folders(const std::string& root);
-// A run by its folder, or by the beginning of its id or of its folder's name, among those below `results`.
-std::string find_run(const std::string& word, const std::string& results);
 
 }  // namespace palimpsest::cli

@@ -1,5 +1,6 @@
 // palimpsest resume RUN: goes on with a run exactly as its folder has it, whatever became of the config that it came from.
 #include "cli/config_arguments.h"
+#include "cli/find.h"
 #include "cli/output.h"
 #include "cli/path_option.h"
 #include "core/file.h"
@@ -56,8 +57,8 @@ ExitCode resume(const Arguments& arguments, const Session& session) {
 void add_resume(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* verb = app.add_subcommand("resume", "go on with a run from its last checkpoint");
-    verb->add_option("RUN", arguments->run, "folder of a run, or the beginning of its id")->required();
-    add_path(*verb, "--results", arguments->results, "where to look for the id");
+    verb->add_option("RUN", arguments->run, "folder of a run, its name below the results, or the beginning of its id")->required();
+    add_path(*verb, "--results", arguments->results, "where to look for a name");
     add_progress(*verb, arguments->progress);
     verb->callback([arguments, &session] { session.action = [arguments, &session] { return resume(*arguments, session); }; });
 }

@@ -1,10 +1,8 @@
 #include "cli/select.h"
 
-#include "cli/output.h"
+#include "cli/find.h"
 #include "cli/path_option.h"
-#include "config/diagnostics.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "sweep/plan.h"
@@ -13,7 +11,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <set>
 
 namespace palimpsest::cli {
@@ -22,95 +19,110 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Found {
-    std::string folder;
-    std::vector<CollectedRun> runs;
-    std::vector<std::string> swept;
+    Place place;
+    fs::path real;       // behind all links
+    std::string name;    // tells it from the others that were named
 };
 
-bool is_run(const std::string& folder) { return file_exists(folder + "/run.h5") || (file_exists(folder + "/config.yaml") && !has_manifest(folder)); }
-
-// The folder of a sweep, of a run, or of any results.
-std::string folder_of(const std::string& name, const std::string& results) {
-    for (const std::string& folder : {name, results + "/" + name}) {
-        if (!name.empty() && folder_exists(folder)) return (fs::path(folder) / "").lexically_normal().parent_path().string();
-    }
-    const std::vector<std::string> known = folder_exists(results) ? list_folders(results) : std::vector<std::string>{};
-    if (!name.empty() && folder_exists(results)) {
-        for (const std::string& folder : run_folders(results)) {
-            if (fs::path(folder).filename().string().starts_with(name)) return find_run(name, results);
-        }
-    }
-    fail(ExitCode::usage, "no folder '{}', and no sweep of that name in '{}'{}", name, results, did_you_mean(name, known));
+// The last part of each folder, or the whole of it where that would not tell them apart.
+void name_shortly(std::vector<Found>& all) {
+    std::set<std::string> names;
+    for (Found& found : all) names.insert(found.name = fs::path(found.place.folder).filename().string());
+    if (names.size() == all.size()) return;
+    for (Found& found : all) found.name = found.place.folder;
 }
 
-Found find(const std::string& name, const std::string& results) {
-    Found found;
-    found.folder = folder_of(name, results);
-    if (has_manifest(found.folder)) {
-        const Manifest manifest = read_manifest(found.folder);
-        found.runs = collect(manifest.runs);
-        found.swept = manifest.varied;
-        return found;
+std::vector<Found> find_all(const SelectArguments& arguments) {
+    std::vector<Found> all;
+    for (const std::string& name : arguments.names) {
+        Found found;
+        found.place = find_place(name, arguments.results);
+        found.real = fs::canonical(found.place.folder);
+        const bool known = std::any_of(all.begin(), all.end(), [&](const Found& other) { return other.real == found.real; });
+        if (known) log_info("note: '{}' is named twice; it counts once", found.place.folder);
+        else all.push_back(std::move(found));
+    }
+    name_shortly(all);
+    return all;
+}
+
+// The runs that stand there and the keys that were swept.
+std::pair<std::vector<SweepRun>, std::vector<std::string>> plan_of(const Place& place) {
+    if (place.kind == Place::Kind::sweep) {
+        Manifest manifest = read_manifest(place.folder);
+        for (std::size_t i = 0; i < manifest.configs.size(); ++i) manifest.runs[i].config = std::move(manifest.configs[i]);
+        return {std::move(manifest.runs), std::move(manifest.varied)};
     }
     std::vector<SweepRun> runs;
-    if (is_run(found.folder)) runs.push_back({"", found.folder, {}});
-    else
-        for (const std::string& folder : run_folders(found.folder)) runs.push_back({"", folder, {}});
-    if (runs.empty()) fail(ExitCode::usage, "no runs in '{}'", found.folder);
-    found.runs = collect(runs);
-    for (CollectedRun& run : found.runs) run.run.run_id = run.record.run_id;
-    return found;
+    for (const std::string& folder : find_run_folders(place.folder)) runs.push_back({"", folder, {}});
+    if (runs.empty()) fail(ExitCode::usage, "no runs in '{}'", place.folder);
+    return {std::move(runs), {}};
 }
 
-// The last part of each folder, or the whole of it where that would not tell them apart.
-std::vector<std::string> short_names(const std::vector<Found>& all) {
-    std::vector<std::string> names;
-    for (const Found& found : all) names.push_back(fs::path(found.folder).filename().string());
-    const bool distinct = std::set<std::string>(names.begin(), names.end()).size() == names.size();
-    for (std::size_t i = 0; i < names.size() && !distinct; ++i) names[i] = all[i].folder;
-    return names;
+// Where a run stands: the name of its sweep, or the folder above it, seen from the folder that was named.
+std::string sweep_of(const Found& found, const SweepRun& run, bool alone) {
+    if (found.place.kind != Place::Kind::folder) return found.name;
+    const std::string above = fs::path(run.folder).parent_path().lexically_relative(found.place.folder).string();
+    if (above.empty() || above == ".") return found.name;
+    return alone ? above : found.name + "/" + above;
 }
 
 }  // namespace
 
 void add_select(CLI::App& verb, SelectArguments& arguments) {
-    verb.add_option("SWEEP", arguments.names, "folders of sweeps or runs, their names below the results, or beginnings of run ids")->required();
-    verb.add_option("--where", arguments.where, "only runs with key=value or key=value,value; may be repeated")->allow_extra_args(false);
+    verb.add_option("SWEEP", arguments.names, "folders of sweeps or runs, their names below the results, or beginnings of run ids")
+        ->required();
+    verb.add_option("--where", arguments.where, "only runs with key=value or key=value,value; may be repeated")
+        ->allow_extra_args(false);
     add_path(verb, "--results", arguments.results, "where to look for a name");
 }
 
-Selection select_runs(const SelectArguments& arguments) {
-    std::vector<Found> all;
-    for (const std::string& name : arguments.names) all.push_back(find(name, arguments.results));
-    const std::vector<std::string> names = short_names(all);
+Selection select_runs(const SelectArguments& arguments, RunParts parts) {
+    const std::vector<Found> all = find_all(arguments);
     Selection selection;
-    std::vector<std::string> swept;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        for (const std::string& key : all[i].swept)
-            if (std::find(swept.begin(), swept.end(), key) == swept.end()) swept.push_back(key);
-        for (CollectedRun& run : all[i].runs) {
-            if (all.size() > 1) run.run.varied.emplace_back("sweep", names[i]);
+    std::set<fs::path> reached;
+    std::int64_t again = 0;
+    for (const Found& found : all) {
+        auto [runs, swept] = plan_of(found.place);
+        for (const std::string& key : swept)
+            if (std::find(selection.swept.begin(), selection.swept.end(), key) == selection.swept.end())
+                selection.swept.push_back(key);
+        const auto is_known = [&](const SweepRun& run) {
+            std::error_code missing;
+            const fs::path real = fs::canonical(run.folder, missing);
+            return !missing && !reached.insert(real).second;
+        };
+        again += static_cast<std::int64_t>(std::erase_if(runs, is_known));
+        for (CollectedRun& run : collect(runs, parts)) {
+            if (run.run.run_id.empty()) run.run.run_id = run.record.run_id;
+            run.sweep = sweep_of(found, run.run, all.size() == 1);
             selection.runs.push_back(std::move(run));
         }
     }
+    const std::string are = again == 1 ? "1 run is" : fmt::format("{} runs are", again);
+    if (again > 0) log_info("note: {} reached by several of these names; each counts once", are);
     for (const std::string& where : arguments.where) selection.runs = filter(selection.runs, where);
     for (const CollectedRun& run : selection.runs)
         if (!run.present && run.state != RunState::fresh) log_warning("{}", run.problem);
-    selection.keys = differing_keys(selection.runs, swept);
-    std::map<std::string, std::set<std::string>> sweeps;
-    for (const CollectedRun& run : selection.runs) sweeps[run.run.run_id].insert(value_of(run, "sweep"));
-    for (const auto& [id, in] : sweeps)
-        if (in.size() > 1 && !id.empty()) selection.repeated.push_back(id);  // without one: a file that cannot be read
-    if (!selection.repeated.empty()) selection.keys.insert(selection.keys.begin(), "sweep");
+    selection.keys = differing_keys(selection.runs, selection.swept);
+    selection.copies = find_copies(selection.runs);
+    if (selection.copies.runs > 0 && all.size() > 1) selection.keys.insert(selection.keys.begin(), "sweep");
     return selection;
 }
 
-void count_once(Selection& selection, const std::vector<std::string>& by) {
-    if (selection.repeated.empty() || std::find(by.begin(), by.end(), "sweep") != by.end()) return;
-    std::set<std::string> seen;
-    std::erase_if(selection.runs, [&](const CollectedRun& run) { return !run.run.run_id.empty() && !seen.insert(run.run.run_id).second; });
-    log_info("note: {} in several of these sweeps; each counts once, as the first has it (--by sweep,… tells them apart)",
-             selection.repeated.size() == 1 ? "1 run is" : fmt::format("{} runs are", selection.repeated.size()));
+void count_once(Selection& selection, const std::vector<std::string>& by, const char* option) {
+    const Copies& copies = selection.copies;
+    if (copies.runs == 0) return;
+    const bool by_sweep = std::find(by.begin(), by.end(), "sweep") != by.end();
+    const std::size_t before = selection.runs.size();
+    selection.runs = each_once(std::move(selection.runs), by_sweep);
+    const std::string are = copies.runs == 1 ? "1 run is" : fmt::format("{} runs are", copies.runs);
+    const std::string differ = copies.different > 0 ? fmt::format("; {} of them with other results in each", copies.different) : "";
+    const std::string counts = selection.runs.size() == before ? "each counts in each of its sweeps"
+                               : by_sweep                      ? "each counts once in a sweep"
+                                          : fmt::format("each counts once ({} sweep,… tells them apart)", option);
+    log_info("note: {} there more than once, such as {} in '{}' and '{}'{}; {}", are, short_id(copies.id), copies.folder,
+             copies.other, differ, counts);
 }
 
 }  // namespace palimpsest::cli

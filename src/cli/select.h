@@ -19,15 +19,17 @@ struct SelectArguments {
 void add_select(CLI::App& verb, SelectArguments& arguments);  // SWEEP… --where --results
 
 struct Selection {
-    std::vector<CollectedRun> runs;   // of several sweeps with a key `sweep`
-    std::vector<std::string> keys;    // in which they differ, without the seed; `sweep` first, where a run is in several of them
-    std::vector<std::string> repeated;  // ids of runs that are in several sweeps
+    std::vector<CollectedRun> runs;
+    std::vector<std::string> swept;   // keys of their sweeps
+    std::vector<std::string>
+        keys;  // in which they differ, without the seed; `sweep` first, where a run is in several that were named
+    Copies copies;                    // runs that are there more than once
 };
-// A name is the folder of a sweep or of a run, a sweep's name below the results, or the beginning of a run's id. Says on stderr which
-// runs cannot be read.
-Selection select_runs(const SelectArguments& arguments);
+// The names mean what cli/find.h says. A folder that is reached twice counts once. Says on stderr which runs cannot be read.
+Selection select_runs(const SelectArguments& arguments, RunParts parts);
 
-// A run that is in several sweeps counts once, unless the sweeps are told apart; a note says so.
-void count_once(Selection& selection, const std::vector<std::string>& by);
+// A run of which there are copies counts once, unless `by` tells sweeps apart (`option` of the verb names these keys); a note says
+// so.
+void count_once(Selection& selection, const std::vector<std::string>& by, const char* option);
 
 }  // namespace palimpsest::cli

@@ -1,5 +1,6 @@
 // palimpsest show RUN: one run in full; the end of its log when it did not finish.
 #include "cli/app.h"
+#include "cli/find.h"
 #include "cli/output.h"
 #include "cli/path_option.h"
 #include "core/error.h"
@@ -48,12 +49,14 @@ double share(const std::vector<std::int64_t>& counts, std::size_t answer_class) 
 
 class Accuracies {
 public:
-    explicit Accuracies(const RunRecord& record) : record_(record), classes_(record.answer_classes.size()), slices_(record.slices.size()) {}
+    explicit Accuracies(const RunRecord& record)
+        : record_(record), classes_(record.answer_classes.size()), slices_(record.slices.size()) {}
 
     bool empty() const { return record_.eval_step.empty() || slices_ == 0; }
 
     // Test questions of the last evaluation, by what `name_of` makes of their slice.
-    std::string table(const std::string& title, const std::function<std::pair<std::int64_t, std::string>(const Slice&)>& name_of) const {
+    std::string table(const std::string& title,
+                      const std::function<std::pair<std::int64_t, std::string>(const Slice&)>& name_of) const {
         std::map<std::pair<std::int64_t, std::string>, Counts> groups;
         for (std::size_t s = 0; s < slices_; ++s) {
             if (record_.slices[s].split != 1) continue;
@@ -62,19 +65,29 @@ public:
             counts.policies.resize(policies(), std::vector<std::int64_t>(classes_));
             for (std::size_t c = 0; c < classes_; ++c) {
                 counts.model[c] += record_.answers[((record_.eval_step.size() - 1) * slices_ + s) * classes_ + c];
-                for (std::size_t p = 0; p < policies(); ++p) counts.policies[p][c] += record_.policy_answers[(p * slices_ + s) * classes_ + c];
+                for (std::size_t p = 0; p < policies(); ++p)
+                    counts.policies[p][c] += record_.policy_answers[(p * slices_ + s) * classes_ + c];
             }
         }
-        Table table({title, "answers", "accuracy", "stale", "best policy"});
+        const bool stale = may_be_stale(record_);
+        std::vector<std::string> header = {title, "answers", "accuracy"};
+        if (stale) header.push_back("stale");
+        if (policies() > 0) header.insert(header.end(), {"best policy", "(which)"});
+        Table table(header);
         for (const auto& [key, counts] : groups) {
-            double best = -1;
-            for (const auto& policy : counts.policies) best = std::max(best, share(policy, 0));
             std::int64_t answers = 0;
             for (const std::int64_t count : counts.model) answers += count;
-            table.add({key.second, std::to_string(answers), fmt::format("{:.3f}", share(counts.model, 0)), fmt::format("{:.3f}", share(counts.model, 1)),
-                       best < 0 ? "-" : fmt::format("{:.3f}", best)});
+            std::vector<std::string> row = {key.second, std::to_string(answers), fmt::format("{:.3f}", share(counts.model, 0))};
+            if (stale) row.push_back(fmt::format("{:.3f}", share(counts.model, 1)));
+            if (policies() > 0) {
+                const auto worse = [](const auto& a, const auto& b) { return share(a, 0) < share(b, 0); };
+                const auto best = std::max_element(counts.policies.begin(), counts.policies.end(), worse);
+                row.push_back(fmt::format("{:.3f}", share(*best, 0)));
+                row.push_back(record_.policy_names[static_cast<std::size_t>(best - counts.policies.begin())]);
+            }
+            table.add(std::move(row));
         }
-        return table.str();
+        return table.str(stdout_width());
     }
 
 private:
@@ -87,13 +100,19 @@ private:
 nlohmann::json slices_json(const RunRecord& record) {
     nlohmann::json out = nlohmann::json::array();
     if (record.eval_step.empty()) return out;
-    const std::size_t classes = record.answer_classes.size(), first = (record.eval_step.size() - 1) * record.slices.size() * classes;
+    const std::size_t classes = record.answer_classes.size(),
+                      first = (record.eval_step.size() - 1) * record.slices.size() * classes;
     for (std::size_t s = 0; s < record.slices.size(); ++s) {
         const Slice& slice = record.slices[s];
         nlohmann::json answers;
         for (std::size_t c = 0; c < classes; ++c) answers[record.answer_classes[c]] = record.answers[first + s * classes + c];
-        out.push_back({{"split", slice.split == 0 ? "valid" : "test"}, {"segment", slice.segment}, {"overwrites", slice.overwrites},
-                       {"distance_from", slice.distance_from}, {"distance_to", slice.distance_to}, {"label", slice.label}, {"answers", answers}});
+        out.push_back({{"split", slice.split == 0 ? "valid" : "test"},
+                       {"segment", slice.segment},
+                       {"overwrites", slice.overwrites},
+                       {"distance_from", slice.distance_from},
+                       {"distance_to", slice.distance_to},
+                       {"label", slice.label},
+                       {"answers", answers}});
     }
     return out;
 }
@@ -105,11 +124,26 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
     const bool ended_well = state == RunState::finished;
     const std::vector<std::string> log = ended_well ? std::vector<std::string>{} : last_lines(folder.file("run.log"));
     RunRecord record;
-    if (file_exists(folder.file("run.h5"))) record = read_run(folder.file("run.h5"));
+    std::string problem;
+    try {
+        if (file_exists(folder.file("run.h5"))) record = read_run(folder.file("run.h5"));
+    } catch (const Error& error) {
+        problem = error.what();  // the rest is told all the same
+    }
+    if (record.run_id.empty()) record.run_id = id_in_name(folder.path());
     if (json) {
-        print_json({{"id", record.run_id}, {"folder", folder.path()}, {"state", to_string(state)}, {"message", failure ? failure->message : ""},
-                    {"sweep_id", record.sweep_id}, {"config", to_json(record.config)}, {"provenance", to_json(record.provenance)},
-                    {"summary", record.summary}, {"summary_attributes", to_json(record.summary_attributes)}, {"slices", slices_json(record)}, {"log", log}});
+        print_json({{"id", record.run_id},
+                    {"folder", folder.path()},
+                    {"state", to_string(state)},
+                    {"message", failure ? failure->message : ""},
+                    {"sweep_id", record.sweep_id},
+                    {"config", to_json(record.config)},
+                    {"provenance", to_json(record.provenance)},
+                    {"summary", record.summary},
+                    {"summary_attributes", to_json(record.summary_attributes)},
+                    {"slices", slices_json(record)},
+                    {"log", log}});
+        if (!problem.empty()) throw Error(ExitCode::run_failed, problem);
         return ExitCode::ok;
     }
     const auto config = [&](const std::string& key) {
@@ -117,12 +151,15 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
             if (name == key) return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
         return std::string("?");
     };
-    std::string text = fmt::format("run       {}\nstate     {}{}\nfolder    {}\n", record.run_id.empty() ? "?" : record.run_id, to_string(state),
-                                   state == RunState::running ? ": " + folder.holder() : "", folder.path());
-    if (failure) text += fmt::format("why       {}{}\n", failure->message, failure->step >= 0 ? fmt::format(" (step {})", failure->step) : "");
+    std::string text = fmt::format("run       {}\nstate     {}{}\nfolder    {}\n", record.run_id.empty() ? "?" : record.run_id,
+                                   to_string(state), state == RunState::running ? ": " + folder.holder() : "", folder.path());
+    if (failure)
+        text +=
+            fmt::format("why       {}{}\n", failure->message, failure->step >= 0 ? fmt::format(" (step {})", failure->step) : "");
     if (!record.config.empty()) {
-        const std::string layers = config("model.layers");
-        text += fmt::format("task      {}\nmixers    {}\nseed      {}\n", config("task.name"), layers == "[]" ? config("model.mixer") : layers, config("seed"));
+        const std::string layers = config("model.layers"),
+                          mixers = layers == "[]" || layers == "?" ? config("model.mixer") : layers;
+        text += fmt::format("task      {}\nmixers    {}\nseed      {}\n", config("task.name"), mixers, config("seed"));
     }
     if (!record.step.empty()) text += fmt::format("last row  step {}\n", record.step.back());
     print(text);
@@ -134,10 +171,14 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
     if (const Accuracies accuracies(record); !accuracies.empty()) {
         print(fmt::format("\ntest questions at step {}\n\n", record.eval_step.back()));
         print(accuracies.table("segment", [](const Slice& s) { return std::pair(s.segment, segment_label(s)); }) + "\n");
-        print(accuracies.table("overwrites", [](const Slice& s) { return std::pair(s.overwrites, std::to_string(s.overwrites)); }) + "\n");
-        print(accuracies.table("distance", [](const Slice& s) { return std::pair(s.distance_to, fmt::format("{}..{}", s.distance_from, s.distance_to)); }));
+        print(accuracies.table("overwrites", [](const Slice& s) { return std::pair(s.overwrites, std::to_string(s.overwrites)); }) +
+              "\n");
+        print(accuracies.table("distance", [](const Slice& s) {
+            return std::pair(s.distance_to, fmt::format("{}..{}", s.distance_from, s.distance_to));
+        }));
     }
     if (!log.empty()) print(fmt::format("\nend of {}\n{}\n", folder.file("run.log"), join(log, "\n")));
+    if (!problem.empty()) throw Error(ExitCode::run_failed, problem);
     return ExitCode::ok;
 }
 
@@ -148,8 +189,8 @@ void add_show(CLI::App& app, Session& session) {
     auto results = std::make_shared<std::string>("results");
     auto json = std::make_shared<bool>(false);
     CLI::App* verb = app.add_subcommand("show", "one run: summary, accuracy by segment, overwrites and distance, and the log's end");
-    verb->add_option("RUN", *run, "folder of a run, or the beginning of its id")->required();
-    add_path(*verb, "--results", *results, "where to look for the id");
+    verb->add_option("RUN", *run, "folder of a run, its name below the results, or the beginning of its id")->required();
+    add_path(*verb, "--results", *results, "where to look for a name");
     verb->add_flag("--json", *json, "as JSON");
     verb->callback([=, &session] { session.action = [=] { return show(*run, *results, *json); }; });
 }

@@ -47,9 +47,10 @@ ExitCode sweep(const Arguments& arguments, const Session& session) {
             reported = false;
         }
     };
-    const std::vector<CollectedRun> collected = collect(result.plan.runs);
+    const std::vector<CollectedRun> collected = collect(result.plan.runs, results_and_questions);
     attempt([&] { write_sweep_file(folder, result.plan.sweep_id, manifest_yaml(result.plan), collected); });
-    attempt([&] { print(result_table(collected, result.plan.varied)); });
+    attempt([&] { print(result_table(collected, result.plan.varied, stdout_width())); });
+    if (const std::string legend = result_legend(collected, result.plan.varied); !legend.empty()) log_info("{}", legend);
     const auto count = [&](RunState state) {
         return std::count_if(outcomes.begin(), outcomes.end(), [&](const RunOutcome& outcome) { return outcome.state == state; });
     };

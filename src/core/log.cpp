@@ -2,6 +2,7 @@
 
 #include "core/text.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <spdlog/logger.h>
@@ -40,10 +41,13 @@ class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
 public:
     ConsoleSink(Terminal terminal, std::FILE* stream) : terminal_(terminal), stream_(stream) {}
 
+    // One less than the terminal has: some of them begin a new line as soon as the last column is written.
+    std::size_t width() const { return terminal_.live ? static_cast<std::size_t>(std::max(terminal_.width - 1, 1)) : 0; }
+
     bool show(std::string_view text) {
         if (!terminal_.live) return false;
         const std::lock_guard<std::mutex> lock(mutex_);
-        live_ = cut(text, static_cast<std::size_t>(terminal_.width > 1 ? terminal_.width - 1 : 1));
+        live_ = cut(text, width());
         draw();
         return true;
     }
@@ -143,6 +147,11 @@ void start_log(LogLevel least, Terminal terminal, std::FILE* stream) {
 void stop_log() { logs().replace(nullptr); }
 
 void log_message(LogLevel level, const std::string& message) { logs().logger.log(spdlog_level(level), message); }
+
+std::size_t live_width() {
+    const auto console = logs().current();
+    return console ? console->width() : 0;
+}
 
 bool show_live_line(std::string_view text) {
     const auto console = logs().current();

@@ -45,7 +45,9 @@ void log_error(fmt::format_string<Args...> text, Args&&... args) {
     log_message(LogLevel::error, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Redraws the bottom line, cut to the terminal's width. False, and nothing is written, where lines cannot be redrawn.
+// Columns of the bottom line; 0 where lines cannot be redrawn.
+std::size_t live_width();
+// Redraws the bottom line, cut to its columns. False, and nothing is written, where lines cannot be redrawn.
 bool show_live_line(std::string_view text);
 void erase_live_line();
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 
@@ -157,32 +158,87 @@ bool reads_as_number(const std::string& cell) {
 
 }  // namespace
 
-std::string Table::str() const {
+namespace {
+
+// Lines of at most `width` where its parts allow it.
+std::vector<std::string> broken(const std::string& header, std::size_t width) {
+    std::vector<std::string> parts = {""};
+    for (const char c : header) {
+        if (c != ' ') parts.back() += c;
+        if (c == ' ' || c == '_' || c == '.') parts.emplace_back();
+    }
+    std::vector<std::string> lines = {parts.front()};
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+        const bool blank = !lines.back().ends_with('_') && !lines.back().ends_with('.');
+        const std::string longer = lines.back() + (blank ? " " : "") + parts[i];
+        if (display_width(longer) <= width) lines.back() = longer;
+        else lines.push_back(parts[i]);
+    }
+    return lines;
+}
+
+}  // namespace
+
+std::string Table::str(std::size_t width) const {
     const std::size_t columns = header_.size();
-    std::vector<std::size_t> width(columns);
+    std::vector<std::size_t> header_width(columns), widths(columns);
     std::vector<bool> right(columns);
+    std::size_t whole = 2 * (columns - 1);
     for (std::size_t c = 0; c < columns; ++c) {
-        width[c] = display_width(header_[c]);
+        header_width[c] = display_width(header_[c]);
         right[c] = !rows_.empty();
         for (const auto& row : rows_) {
-            width[c] = std::max(width[c], display_width(row[c]));
+            widths[c] = std::max(widths[c], display_width(row[c]));
             right[c] = right[c] && reads_as_number(row[c]);
         }
+        whole += std::max(widths[c], header_width[c]);
+    }
+    std::vector<std::vector<std::string>> header;  // by column, its lines
+    std::size_t lines = 1;
+    for (std::size_t c = 0; c < columns; ++c) {
+        const bool too_wide = width > 0 && whole > width && header_width[c] > widths[c];
+        header.push_back(too_wide ? broken(header_[c], widths[c]) : std::vector<std::string>{header_[c]});
+        for (const std::string& part : header[c]) widths[c] = std::max(widths[c], display_width(part));
+        lines = std::max(lines, header[c].size());
     }
     std::string text;
-    const auto line = [&](const std::vector<std::string>& row) {
+    const auto add_line = [&](const auto& cell_of) {
         std::string out;
         for (std::size_t c = 0; c < columns; ++c) {
-            const std::string blanks(width[c] - display_width(row[c]), ' ');
+            const std::string& cell = cell_of(c);
+            const std::string blanks(widths[c] - display_width(cell), ' ');
             if (c > 0) out += "  ";
-            out += right[c] ? blanks + row[c] : row[c] + blanks;
+            out += right[c] ? blanks + cell : cell + blanks;
         }
         out.erase(out.find_last_not_of(' ') + 1);
         text += out + '\n';
     };
-    line(header_);
-    for (const auto& row : rows_) line(row);
+    static const std::string nothing;
+    for (std::size_t l = 0; l < lines; ++l)
+        add_line([&](std::size_t c) -> const std::string& {  // the last line of each stands above its column
+            const std::size_t skipped = lines - header[c].size();
+            return l < skipped ? nothing : header[c][l - skipped];
+        });
+    for (const auto& row : rows_) add_line([&](std::size_t c) -> const std::string& { return row[c]; });
     return text;
+}
+
+bool natural_less(std::string_view a, std::string_view b) {
+    const auto starts_number = [](std::string_view text) { return !text.empty() && text[0] >= '0' && text[0] <= '9'; };
+    while (!a.empty() && !b.empty()) {
+        if (starts_number(a) && starts_number(b)) {
+            double x = 0, y = 0;
+            const auto end_a = std::from_chars(a.data(), a.data() + a.size(), x).ptr, end_b = std::from_chars(b.data(), b.data() + b.size(), y).ptr;
+            if (x != y) return x < y;
+            a.remove_prefix(static_cast<std::size_t>(end_a - a.data()));
+            b.remove_prefix(static_cast<std::size_t>(end_b - b.data()));
+            continue;
+        }
+        if (a[0] != b[0]) return a[0] < b[0];
+        a.remove_prefix(1);
+        b.remove_prefix(1);
+    }
+    return a.size() < b.size();
 }
 
 std::string format_duration(double seconds) {

@@ -34,12 +34,17 @@ public:
     explicit Table(std::vector<std::string> header);
     void add(std::vector<std::string> row);  // as many cells as the header
     bool empty() const { return rows_.empty(); }
-    std::string str() const;                 // every line ends with a newline
+    // Every line ends with a newline. Where the table is wider than `width`, headers that are wider than their column are broken at
+    // their blanks, dots and underscores; 0: never.
+    std::string str(std::size_t width = 0) const;
 
 private:
     std::vector<std::string> header_;
     std::vector<std::vector<std::string>> rows_;
 };
+
+// As a person sorts: numbers in the words by their size, so that seed=2 comes before seed=10 and 1e-05 before 0.001.
+bool natural_less(std::string_view, std::string_view);
 
 std::string format_duration(double seconds);  // "0:36", "1:02:03"; "?" when not finite or negative
 std::string format_rate(double value);        // "34.5k", "1.20M", "512": three digits

@@ -4,8 +4,8 @@
 #include "core/text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -15,47 +15,31 @@ namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-std::optional<double> number(const std::string& text) {
-    double value = 0;
-    const char* end = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data(), end, value);
-    return parsed.ec == std::errc() && parsed.ptr == end && !text.empty() ? std::optional(value) : std::nullopt;
-}
+struct Spread {
+    double mean = not_a_number, deviation = not_a_number;  // the sample's
+    std::size_t count = 0;
+};
 
-Attribute typed(const std::string& text) {
-    std::int64_t integer = 0;
-    const char* end = text.data() + text.size();
-    if (const auto parsed = std::from_chars(text.data(), end, integer); parsed.ec == std::errc() && parsed.ptr == end) return integer;
-    if (const auto value = number(text)) return *value;
-    return text;
-}
-
-void check_known(const std::string& what, const std::vector<std::string>& wanted, const std::vector<std::string>& names) {
-    for (const std::string& name : wanted) {
-        if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-        const std::optional<std::string> near = closest(name, names);
-        const std::string hint = near ? fmt::format("; did you mean '{}'?", *near) : "";
-        fail(ExitCode::usage, "no run has the {} '{}'{} There are: {}", what, name, near ? hint : ".", names.empty() ? "none" : join(names, ", "));
-    }
-}
-
-// Mean and sample deviation of the finite values.
-std::pair<double, double> spread(const std::vector<double>& values) {
-    double sum = 0, squares = 0, count = 0;
+// Of the finite values.
+Spread spread(const std::vector<double>& values) {
+    Spread out;
+    double sum = 0, squares = 0;
     for (const double v : values) {
         if (!std::isfinite(v)) continue;
         sum += v;
-        ++count;
+        ++out.count;
     }
-    if (count == 0) return {not_a_number, not_a_number};
-    const double mean = sum / count;
+    if (out.count == 0) return out;
+    out.mean = sum / static_cast<double>(out.count);
     for (const double v : values) {
-        if (std::isfinite(v)) squares += (v - mean) * (v - mean);
+        if (std::isfinite(v)) squares += (v - out.mean) * (v - out.mean);
     }
-    return {mean, count < 2 ? not_a_number : std::sqrt(squares / (count - 1))};
+    if (out.count > 1) out.deviation = std::sqrt(squares / static_cast<double>(out.count - 1));
+    return out;
 }
 
 using Group = std::vector<std::string>;
+using Members = std::vector<std::size_t>;  // numbers of runs
 
 Group values_of(const CollectedRun& run, const std::vector<std::string>& keys) {
     Group group;
@@ -64,167 +48,71 @@ Group values_of(const CollectedRun& run, const std::vector<std::string>& keys) {
 }
 
 // Runs by their values of the keys, in order of first appearance.
-std::vector<std::pair<Group, std::vector<const CollectedRun*>>> grouped(const std::vector<const CollectedRun*>& runs,
-                                                                         const std::vector<std::string>& keys) {
-    std::vector<std::pair<Group, std::vector<const CollectedRun*>>> groups;
-    for (const CollectedRun* run : runs) {
-        const Group group = values_of(*run, keys);
-        auto place = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == group; });
-        if (place == groups.end()) place = groups.insert(place, {group, {}});
-        place->second.push_back(run);
+std::vector<std::pair<Group, Members>> grouped(const std::vector<CollectedRun>& runs, const Members& members,
+                                               const std::vector<std::string>& keys) {
+    std::vector<std::pair<Group, Members>> groups;
+    std::map<Group, std::size_t> places;
+    for (const std::size_t run : members) {
+        Group group = values_of(runs[run], keys);
+        const auto [place, is_new] = places.try_emplace(group, groups.size());
+        if (is_new) groups.emplace_back(std::move(group), Members{});
+        groups[place->second].second.push_back(run);
     }
     return groups;
 }
 
-std::vector<const CollectedRun*> pointers(const std::vector<CollectedRun>& runs) {
-    std::vector<const CollectedRun*> out;
-    for (const CollectedRun& run : runs) out.push_back(&run);
-    return out;
+Members all_of(const std::vector<CollectedRun>& runs) {
+    Members members;
+    for (std::size_t i = 0; i < runs.size(); ++i) members.push_back(i);
+    return members;
 }
 
-std::vector<double> measured(const std::vector<const CollectedRun*>& runs, const std::string& metric) {
+// Of the run of that number, by column.
+using Results = std::function<const std::map<std::string, double>&(std::size_t run)>;
+
+std::vector<double> measured(const Members& members, const std::string& metric, const Results& results) {
     std::vector<double> values;
-    for (const CollectedRun* run : runs) {
-        if (const auto found = run->record.summary.find(metric); found != run->record.summary.end()) values.push_back(found->second);
+    for (const std::size_t run : members) {
+        const auto& row = results(run);
+        if (const auto found = row.find(metric); found != row.end()) values.push_back(found->second);
     }
     return values;
 }
 
-// Keys that make no other run tell nothing about it.
-bool worth_showing(const std::string& key) {
-    static const std::set<std::string> hidden = {"name", "seed", "run.device", "run.threads", "run.log_every", "run.flush_seconds", "run.checkpoint_every"};
-    return hidden.count(key) == 0;
-}
-
-// At commas outside of brackets: "[base_conv, softmax],delta" has two items.
-std::vector<std::string> split_values(const std::string& text) {
-    std::vector<std::string> items = {""};
-    int depth = 0;
-    for (const char c : text) {
-        depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
-        if (c == ',' && depth == 0) items.emplace_back();
-        else if (c != ' ') items.back() += c;
-    }
-    return items;
-}
-
-bool same_value(std::string value, const std::string& wanted) {
-    std::erase(value, ' ');
-    const auto a = number(value), b = number(wanted);
-    return a && b ? *a == *b : value == wanted;
-}
-
-}  // namespace
-
-std::string in_words(const Attribute& value) {
-    return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
-}
-
-std::optional<Attribute> config_value(const CollectedRun& run, const std::string& key) {
-    const auto find = [&](const std::string& wanted) -> const Attribute* {
-        const auto& config = run.record.config;
-        const auto entry = std::find_if(config.begin(), config.end(), [&](const auto& e) { return e.first == wanted; });
-        return entry == config.end() ? nullptr : &entry->second;
-    };
-    if (const Attribute* value = find(key)) return *value;
-    for (const auto& [name, text] : run.run.varied) {
-        if (name == key) return typed(text);
-    }
-    if (const Attribute* name = find(key + ".name")) return *name;
-    return std::nullopt;
-}
-
-std::string value_of(const CollectedRun& run, const std::string& key) {
-    const std::optional<Attribute> value = config_value(run, key);
-    return value ? in_words(*value) : "";
-}
-
-std::vector<std::string> config_keys(const std::vector<CollectedRun>& runs) {
-    std::set<std::string> keys;
-    for (const CollectedRun& run : runs) {
-        for (const auto& [key, value] : run.record.config) keys.insert(key);
-        for (const auto& [key, value] : run.run.varied) keys.insert(key);
-    }
-    return {keys.begin(), keys.end()};
-}
-
-bool follows(const std::vector<CollectedRun>& runs, const std::string& key, const std::vector<std::string>& from) {
-    std::map<Group, std::string> seen;
-    return std::all_of(runs.begin(), runs.end(), [&](const CollectedRun& run) {
-        const std::string value = value_of(run, key);
-        return seen.emplace(values_of(run, from), value).first->second == value;
-    });
-}
-
-std::vector<std::string> differing_keys(const std::vector<CollectedRun>& runs, const std::vector<std::string>& swept) {
-    std::vector<std::string> order, chosen;
-    std::map<std::string, std::set<Attribute>> values;
-    std::map<std::string, std::size_t> holders;
-    std::size_t present = 0;
-    for (const CollectedRun& run : runs) {
-        present += run.present ? 1 : 0;
-        for (const auto& [key, value] : run.record.config) {
-            if (values[key].empty()) order.push_back(key);
-            values[key].insert(value);
-            ++holders[key];
-        }
-    }
-    std::erase_if(order, [&](const std::string& key) { return !worth_showing(key) || std::find(swept.begin(), swept.end(), key) != swept.end(); });
-    for (const std::string& key : swept) {
-        if (key != "seed" && !follows(runs, key, {})) chosen.push_back(key);
-    }
-    std::vector<CollectedRun> read;  // of the others only the plan's part is known
-    std::copy_if(runs.begin(), runs.end(), std::back_inserter(read), [](const CollectedRun& run) { return run.present; });
-    const std::vector<std::string> of_sweep = chosen;
-    for (const std::string& key : order) {
-        if (values[key].size() > 1 && !follows(read, key, of_sweep)) chosen.push_back(key);
-    }
-    for (const std::string& key : order) {
-        if (values[key].size() == 1 && holders[key] < present && !follows(read, key, chosen)) chosen.push_back(key);
-    }
-    return chosen;
-}
-
-std::vector<CollectedRun> filter(const std::vector<CollectedRun>& runs, const std::string& where) {
-    const std::size_t equals = where.find('=');
-    if (equals == std::string::npos || equals == 0) fail(ExitCode::usage, "'{}' chooses nothing; write key=value, such as model.mixer=delta", where);
-    const std::string key = where.substr(0, equals);
-    check_known("config key", {key}, config_keys(runs));
-    const std::vector<std::string> wanted = split_values(where.substr(equals + 1));
-    std::vector<CollectedRun> kept;
-    std::vector<std::string> values;
-    for (const CollectedRun& run : runs) {
-        const std::string value = value_of(run, key);
-        if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
-        const auto matches = [&](const std::string& item) { return same_value(value, item); };
-        if (std::any_of(wanted.begin(), wanted.end(), matches)) kept.push_back(run);
-    }
-    if (kept.empty()) fail(ExitCode::usage, "no run has {}; its values are: {}", where, join(values, ", "));
-    return kept;
-}
-
-CompareTable compare(const std::vector<CollectedRun>& runs, const std::vector<std::string>& by, const std::vector<std::string>& metrics) {
-    check_known("config key", by, config_keys(runs));
-    std::set<std::string> names;
-    for (const CollectedRun& run : runs) {
-        for (const auto& [name, value] : run.record.summary) names.insert(name);
-    }
-    // Before the first run has ended there is nothing to name, and an empty table says so better than an error.
-    if (!names.empty()) check_known("summary value", metrics, {names.begin(), names.end()});
-
+CompareTable table_of(const std::vector<CollectedRun>& runs, const std::vector<std::string>& by,
+                      const std::vector<std::string>& metrics, const Results& results) {
+    std::vector<std::string> known = config_keys(runs);
+    for (std::string& name : summary_names(runs)) known.push_back(std::move(name));
+    check_known("config key", by, known);
     CompareTable table{by, metrics, {}};
-    for (const auto& [group, members] : grouped(pointers(runs), by)) {
+    for (auto& [group, members] : grouped(runs, all_of(runs), by)) {
         CompareRow row;
-        row.group = group;
-        for (const CollectedRun* run : members) ++(run->record.summary.empty() ? row.failed : row.count);
+        row.group = std::move(group);
+        for (const std::string& key : by) row.values.push_back(value_under(runs[members.front()], key));
+        for (const std::size_t run : members) ++(results(run).empty() ? row.failed : row.count);
         for (const std::string& metric : metrics) {
-            const auto [mean, deviation] = spread(measured(members, metric));
-            row.mean.push_back(mean);
-            row.deviation.push_back(deviation);
+            const Spread found = spread(measured(members, metric, results));
+            row.mean.push_back(found.mean);
+            row.deviation.push_back(found.deviation);
+            row.measured.push_back(found.count);
         }
         table.rows.push_back(std::move(row));
     }
     return table;
+}
+
+}  // namespace
+
+CompareTable compare(const std::vector<CollectedRun>& runs, const std::vector<std::string>& by,
+                     const std::vector<std::string>& metrics) {
+    // Before the first run has ended there is nothing to name, and an empty table says so better than an error.
+    if (const std::vector<std::string> names = summary_names(runs); !names.empty()) check_known("summary value", metrics, names);
+    return table_of(runs, by, metrics, [&](std::size_t run) -> const auto& { return runs[run].record.summary; });
+}
+
+CompareTable compare(const std::vector<CollectedRun>& runs, const std::vector<std::string>& by, const Profile& profile) {
+    PALIMPSEST_ASSERT(profile.values.size() == runs.size(), "{} runs, profiles of {}", runs.size(), profile.values.size());
+    return table_of(runs, by, profile.columns, [&](std::size_t run) -> const auto& { return profile.values[run]; });
 }
 
 void sort_rows(CompareTable& table, const std::string& column) {
@@ -235,7 +123,8 @@ void sort_rows(CompareTable& table, const std::string& column) {
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) {
         const std::optional<std::string> near = closest(name, names);
-        fail(ExitCode::usage, "the table has no column '{}'{} There are: {}", name, near ? fmt::format("; did you mean '{}'?", *near) : ".", join(names, ", "));
+        fail(ExitCode::usage, "the table has no column '{}'{} There are: {}", name,
+             near ? fmt::format("; did you mean '{}'?", *near) : ".", join(names, ", "));
     }
     const auto place = static_cast<std::size_t>(found - names.begin()), keys = table.by.size();
     // Numbers, then words, then nothing; only numbers and words among themselves are turned round.
@@ -250,7 +139,7 @@ void sort_rows(CompareTable& table, const std::string& column) {
             return std::isnan(mean) ? Rank{2, 0, ""} : Rank{0, mean, ""};
         }
         const std::string& value = row.group[place];
-        if (const auto parsed = number(value)) return {0, *parsed, ""};
+        if (const auto parsed = number_of(value)) return {0, *parsed, ""};
         return {value.empty() ? 2 : 1, 0, value};
     };
     std::stable_sort(table.rows.begin(), table.rows.end(), [&](const CompareRow& a, const CompareRow& b) {
@@ -261,46 +150,138 @@ void sort_rows(CompareTable& table, const std::string& column) {
     });
 }
 
+namespace {
+
+// Choosing the best of these would pick luck, not a setting.
+void check_settings(const std::vector<std::string>& over) {
+    for (const std::string& key : over) {
+        if (key == "seed")
+            fail(ExitCode::usage, "--best-over seed would pick luck: a seed is no setting. The mean over seeds is taken by itself");
+        if (!makes_another_run(key)) fail(ExitCode::usage, "--best-over {} would pick luck: {} makes no other run", key, key);
+    }
+}
+
+// The candidates of one choice: the values tried, and their runs.
+class Choice {
+public:
+    Choice(const std::vector<CollectedRun>& runs, std::vector<std::pair<Group, Members>> candidates,
+           const std::vector<std::string>& over)
+        : runs_(runs), candidates_(std::move(candidates)), over_(over), keys_(join(over, ", ")) {
+        const auto summary = [&](std::size_t run) -> const auto& { return runs_[run].record.summary; };
+        for (const auto& [value, tried] : candidates_) judged_.push_back(spread(measured(tried, selection_metric, summary)));
+        for (std::size_t c = 1; c < judged_.size(); ++c) {
+            if (mean(c) > mean(winner_) || (std::isnan(mean(winner_)) && !std::isnan(mean(c)))) winner_ = c;
+        }
+    }
+
+    const Members& winners() const { return candidates_[winner_].second; }
+
+    // Each candidate must have answered the same questions (of several tasks: each of them all).
+    void check_questions(const std::string& who) const {
+        const auto key = differing_question();
+        if (key)
+            fail(ExitCode::usage,
+                 "{}the values of {} were tried on different questions ({} differs), so their accuracies do not compare; "
+                 "--by or --where takes them apart",
+                 who, keys_, *key);
+    }
+
+    std::vector<std::string> notes(const std::string& who) const {
+        const auto& [value, tried] = candidates_[winner_];
+        if (std::isnan(mean(winner_))) return {fmt::format("{}no run has a {} yet: nothing was chosen", who, selection_metric)};
+        std::vector<std::string> notes, tied;
+        for (std::size_t c = 0; c < candidates_.size(); ++c) {
+            if (std::abs(mean(c) - mean(winner_)) < 1e-12) tied.push_back(join(candidates_[c].first, ", "));
+        }
+        if (tied.size() > 1)
+            notes.push_back(
+                fmt::format("{}{} {} tie at {:.4f}; the first is shown", who, keys_, join(tied, " and "), mean(winner_)));
+        for (std::size_t k = 0; k < over_.size(); ++k) {
+            std::set<double> numbers;
+            for (const auto& candidate : candidates_) {
+                if (const auto parsed = number_of(candidate.first[k])) numbers.insert(*parsed);
+            }
+            const auto chosen = number_of(value[k]);
+            if (!chosen || numbers.size() < 2) continue;
+            const char* end = *chosen == *numbers.rbegin() ? "largest" : *chosen == *numbers.begin() ? "smallest" : nullptr;
+            if (end) notes.push_back(fmt::format("{}best {} {} is the {} tried", who, over_[k], value[k], end));
+        }
+        if (const std::size_t with = judged_[winner_].count; with < tried.size())
+            notes.push_back(
+                fmt::format("{}{} {} was judged by {} of its {} runs", who, keys_, join(value, ", "), with, tried.size()));
+        if (const std::vector<std::string> others = other_differences(); !others.empty())
+            notes.push_back(fmt::format("{}the candidates differ in {} too", who, join(others, ", ")));
+        return notes;
+    }
+
+private:
+    std::optional<std::string> differing_question() const {
+        using Asked = std::map<std::string, std::set<std::string>>;  // under each key, the values of a candidate's runs
+        std::vector<Asked> asked;
+        for (const auto& [value, tried] : candidates_) {
+            Asked& values = asked.emplace_back();
+            for (const std::size_t run : tried)
+                for (const auto& [key, text] : valid_questions(runs_[run])) values[key].insert(text);
+            if (values.empty()) asked.pop_back();  // their configs cannot be read
+        }
+        std::set<std::string> differing;
+        for (const Asked& other : asked) {
+            const Asked& first = asked.front();
+            for (const Asked* one : {&first, &other})
+                for (const auto& [key, values] : *one) {
+                    const auto a = first.find(key), b = other.find(key);
+                    if (a == first.end() || b == other.end() || a->second != b->second) differing.insert(key);
+                }
+        }
+        if (differing.count("task.name") > 0) return "task.name";
+        if (!differing.empty()) return *differing.begin();
+        return std::nullopt;
+    }
+
+    // Settings beside the chosen ones that are not the same for all candidates: the choice is one of these too.
+    std::vector<std::string> other_differences() const {
+        std::vector<std::string> keys;
+        for (const auto& [key, first] : runs_[winners().front()].record.config) {
+            if (key == "seed" || !makes_another_run(key) || std::find(over_.begin(), over_.end(), key) != over_.end()) continue;
+            std::set<std::set<std::string>> values;
+            bool everywhere = true;
+            for (const auto& [value, tried] : candidates_) {
+                std::set<std::string> here;
+                for (const std::size_t run : tried) here.insert(value_of(runs_[run], key));
+                everywhere = everywhere && here.count("") == 0;
+                values.insert(std::move(here));
+            }
+            if (everywhere && values.size() > 1) keys.push_back(key);
+        }
+        return keys;
+    }
+
+    double mean(std::size_t candidate) const { return judged_[candidate].mean; }
+
+    const std::vector<CollectedRun>& runs_;
+    std::vector<std::pair<Group, Members>> candidates_;
+    const std::vector<std::string>& over_;
+    std::string keys_;
+    std::vector<Spread> judged_;
+    std::size_t winner_ = 0;
+};
+
+}  // namespace
+
 Best best_over(const std::vector<CollectedRun>& runs, const std::vector<std::string>& by, const std::vector<std::string>& over) {
     const std::vector<std::string> known = config_keys(runs);
     check_known("config key", by, known);
     check_known("config key", over, known);
+    check_settings(over);
     Best best;
-    for (const auto& [group, members] : grouped(pointers(runs), by)) {
-        const auto candidates = grouped(members, over);
-        const std::string who = group.empty() ? "" : join(group, " ") + ": ", keys = join(over, ", ");
-        std::size_t winner = 0;
-        std::vector<double> means;
-        for (const auto& [value, tried] : candidates) means.push_back(spread(measured(tried, selection_metric)).first);
-        for (std::size_t c = 1; c < means.size(); ++c) {
-            if (means[c] > means[winner] || (std::isnan(means[winner]) && !std::isnan(means[c]))) winner = c;
-        }
-        const auto& [value, tried] = candidates[winner];
+    for (const auto& [group, members] : grouped(runs, all_of(runs), by)) {
+        auto candidates = grouped(runs, members, over);
         best.candidates.push_back(candidates.size());
-        for (const CollectedRun* run : tried) best.runs.push_back(*run);
-        if (std::isnan(means[winner])) {
-            best.notes.push_back(fmt::format("{}no run has a {} yet: nothing was chosen", who, selection_metric));
-            continue;
-        }
-        std::vector<std::string> tied;
-        for (std::size_t c = 0; c < means.size(); ++c) {
-            if (std::abs(means[c] - means[winner]) < 1e-12) tied.push_back(join(candidates[c].first, ", "));
-        }
-        if (tied.size() > 1)
-            best.notes.push_back(fmt::format("{}{} {} tie at {:.4f}; the first is shown", who, keys, join(tied, " and "), means[winner]));
-        for (std::size_t k = 0; k < over.size(); ++k) {
-            std::set<double> numbers;
-            for (const auto& candidate : candidates) {
-                if (const auto parsed = number(candidate.first[k])) numbers.insert(*parsed);
-            }
-            const auto chosen = number(value[k]);
-            if (!chosen || numbers.size() < 2) continue;
-            const char* end = *chosen == *numbers.rbegin() ? "largest" : *chosen == *numbers.begin() ? "smallest" : nullptr;
-            if (end) best.notes.push_back(fmt::format("{}best {} {} is the {} tried", who, over[k], value[k], end));
-        }
-        const std::size_t with = measured(tried, selection_metric).size();
-        if (with < tried.size())
-            best.notes.push_back(fmt::format("{}{} {} was judged by {} of its {} runs", who, keys, join(value, ", "), with, tried.size()));
+        const std::string who = group.empty() ? "" : join(group, " ") + ": ";
+        const Choice choice(runs, std::move(candidates), over);
+        choice.check_questions(who);
+        for (const std::size_t run : choice.winners()) best.runs.push_back(runs[run]);
+        for (std::string& note : choice.notes(who)) best.notes.push_back(std::move(note));
     }
     return best;
 }

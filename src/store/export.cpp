@@ -1,7 +1,7 @@
 #include "store/export.h"
 
 #include "core/error.h"
-#include "store/compare.h"
+#include "store/compare.h"  // segment_label
 
 #include <nlohmann/json.hpp>
 
@@ -67,7 +67,9 @@ private:
         return out + "\"";
     }
 
-    static std::string json_text(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+    static std::string json_text(const std::string& text) {
+        return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    }
 
     static std::string json(const Cell& cell) {
         if (cell.kind == Cell::Kind::text) return json_text(cell.text);
@@ -86,33 +88,6 @@ private:
     std::size_t rows_ = 0;
 };
 
-std::vector<std::string> summary_columns(const std::vector<CollectedRun>& runs) {
-    std::set<std::string> names;
-    for (const CollectedRun& run : runs)
-        for (const auto& [name, value] : run.record.summary) names.insert(name);
-    std::vector<std::string> columns = {"state"};
-    columns.insert(columns.end(), names.begin(), names.end());
-    return columns;
-}
-
-std::vector<std::string> train_columns(const std::vector<CollectedRun>& runs) {
-    std::set<std::string> names;
-    for (const CollectedRun& run : runs)
-        for (const auto& [name, column] : run.record.train) names.insert(name);
-    std::vector<std::string> columns = {"step"};
-    columns.insert(columns.end(), names.begin(), names.end());
-    return columns;
-}
-
-// All runs have the classes of the judge; a file of another version may have others.
-std::vector<std::string> answer_classes(const std::vector<CollectedRun>& runs) {
-    std::vector<std::string> classes;
-    for (const CollectedRun& run : runs)
-        for (const std::string& name : run.record.answer_classes)
-            if (std::find(classes.begin(), classes.end(), name) == classes.end()) classes.push_back(name);
-    return classes;
-}
-
 using Cells = std::vector<Cell>;
 
 bool add_summary(Writer& writer, const CollectedRun& run, Cells row, const std::vector<std::string>& columns) {
@@ -125,17 +100,17 @@ bool add_summary(Writer& writer, const CollectedRun& run, Cells row, const std::
     return !run.record.summary.empty();
 }
 
-bool add_train(Writer& writer, const CollectedRun& run, const Cells& run_cells, const std::vector<std::string>& columns) {
-    for (std::size_t i = 0; i < run.record.step.size(); ++i) {
+bool add_train(Writer& writer, const RunRecord& record, const Cells& run_cells, const std::vector<std::string>& columns) {
+    for (std::size_t i = 0; i < record.step.size(); ++i) {
         Cells row = run_cells;
-        row.push_back(cell(run.record.step[i]));
+        row.push_back(cell(record.step[i]));
         for (auto name = columns.begin() + 1; name != columns.end(); ++name) {
-            const auto found = run.record.train.find(*name);
-            row.push_back(found == run.record.train.end() ? Cell{} : cell(found->second[i]));
+            const auto found = record.train.find(*name);
+            row.push_back(found == record.train.end() ? Cell{} : cell(found->second[i]));
         }
         writer.row(row);
     }
-    return !run.record.step.empty();
+    return !record.step.empty();
 }
 
 // Slices that become one row: those of a segment, or each by itself.
@@ -145,14 +120,15 @@ struct Counts {
     double loss_sum = 0;
 };
 
-bool add_evals(Writer& writer, const CollectedRun& run, const Cells& run_cells, const std::vector<std::string>& classes, bool by_slice) {
-    const RunRecord& record = run.record;
+bool add_evals(Writer& writer, const RunRecord& record, const Cells& run_cells, const std::vector<std::string>& classes,
+               bool by_slice) {
     const std::size_t slices = record.slices.size(), width = record.answer_classes.size();
     for (std::size_t e = 0; e < record.eval_step.size(); ++e) {
         std::map<std::pair<std::int64_t, std::int64_t>, Counts> rows;
         for (std::size_t s = 0; s < slices; ++s) {
             const Slice& slice = record.slices[s];
-            const auto key = by_slice ? std::pair<std::int64_t, std::int64_t>(static_cast<std::int64_t>(s), 0) : std::pair(slice.split, slice.segment);
+            const auto key = by_slice ? std::pair<std::int64_t, std::int64_t>(static_cast<std::int64_t>(s), 0)
+                                      : std::pair(slice.split, slice.segment);
             Counts& counts = rows.try_emplace(key, Counts{s, std::vector<std::int64_t>(width), 0}).first->second;
             for (std::size_t c = 0; c < width; ++c) counts.answers[c] += record.answers[(e * slices + s) * width + c];
             counts.loss_sum += record.loss_sum[e * slices + s];
@@ -173,7 +149,8 @@ bool add_evals(Writer& writer, const CollectedRun& run, const Cells& run_cells, 
             row.push_back(cell(slice.segment));
             row.push_back(cell(segment_label(slice)));
             if (by_slice)
-                for (const std::int64_t value : {slice.overwrites, slice.distance_from, slice.distance_to}) row.push_back(cell(value));
+                for (const std::int64_t value : {slice.overwrites, slice.distance_from, slice.distance_to})
+                    row.push_back(cell(value));
             row.push_back(cell(all));
             row.push_back(share(static_cast<double>(count_of("correct").value_or(0))));
             row.push_back(share(counts.loss_sum));
@@ -187,24 +164,45 @@ bool add_evals(Writer& writer, const CollectedRun& run, const Cells& run_cells, 
     return !record.eval_step.empty();
 }
 
+// Columns of the table itself. All runs have the metrics and the classes of this version; a file of another may have others.
+std::vector<std::string> own_columns(const std::vector<CollectedRun>& runs, ExportTable table,
+                                     const std::function<RunRecord(const CollectedRun&)>& read) {
+    const auto with = [](std::vector<std::string> columns, const auto& names) {
+        columns.insert(columns.end(), names.begin(), names.end());
+        return columns;
+    };
+    if (table == ExportTable::summary) return with({"state"}, summary_names(runs));
+    std::set<std::string> metrics;
+    std::vector<std::string> classes;
+    for (const CollectedRun& run : runs) {
+        const RunRecord record = read(run);
+        for (const auto& [name, column] : record.train) metrics.insert(name);
+        for (const std::string& name : record.answer_classes)
+            if (std::find(classes.begin(), classes.end(), name) == classes.end()) classes.push_back(name);
+    }
+    if (table == ExportTable::train) return with({"step"}, metrics);
+    std::vector<std::string> columns = {"step", "split", "segment", "label"};
+    if (table == ExportTable::slices)
+        columns = with(columns, std::vector<std::string>{"overwrites", "distance_from", "distance_to"});
+    return with(with(columns, std::vector<std::string>{"answers", "accuracy", "loss"}), classes);
+}
+
 }  // namespace
 
-std::vector<const CollectedRun*> export_runs(const std::vector<CollectedRun>& runs, const std::vector<std::string>& keys, ExportTable table,
-                                             ExportFormat format, const std::function<void(std::string_view)>& write) {
-    std::vector<std::string> own;  // columns of the table itself
-    const std::vector<std::string> classes = answer_classes(runs);
-    const bool by_slice = table == ExportTable::slices;
-    switch (table) {
-        case ExportTable::summary: own = summary_columns(runs); break;
-        case ExportTable::train: own = train_columns(runs); break;
-        case ExportTable::evals:
-        case ExportTable::slices:
-            own = {"step", "split", "segment", "label"};
-            if (by_slice) own.insert(own.end(), {"overwrites", "distance_from", "distance_to"});
-            own.insert(own.end(), {"answers", "accuracy", "loss"});
-            own.insert(own.end(), classes.begin(), classes.end());
-            break;
-    }
+RunParts parts_of(ExportTable table) {
+    RunParts parts = results_only;
+    parts.log = table == ExportTable::train;
+    parts.slices = parts.answers = table == ExportTable::evals || table == ExportTable::slices;
+    return parts;
+}
+
+std::vector<const CollectedRun*> export_runs(const std::vector<CollectedRun>& runs, const std::vector<std::string>& keys,
+                                             ExportTable table, ExportFormat format,
+                                             const std::function<RunRecord(const CollectedRun&)>& read,
+                                             const std::function<void(std::string_view)>& write) {
+    const std::vector<std::string> own = own_columns(runs, table, read);
+    const auto loss = std::find(own.begin(), own.end(), "loss");
+    const std::vector<std::string> classes(loss == own.end() ? loss : loss + 1, own.end());  // of evaluations, the last columns
     std::vector<std::string> columns = {"run_id"};
     columns.insert(columns.end(), keys.begin(), keys.end());
     columns.insert(columns.end(), own.begin(), own.end());
@@ -214,12 +212,13 @@ std::vector<const CollectedRun*> export_runs(const std::vector<CollectedRun>& ru
     for (const CollectedRun& run : runs) {
         Cells cells = {cell(run.run.run_id)};
         for (const std::string& key : keys) {
-            const std::optional<Attribute> value = config_value(run, key);
+            const std::optional<Attribute> value = value_under(run, key);
             cells.push_back(value ? std::visit([](const auto& v) { return cell(v); }, *value) : Cell{});
         }
         const bool told = table == ExportTable::summary ? add_summary(writer, run, std::move(cells), own)
-                          : table == ExportTable::train ? add_train(writer, run, cells, own)
-                                                        : add_evals(writer, run, cells, classes, by_slice);
+                          : table == ExportTable::train
+                              ? add_train(writer, read(run), cells, own)
+                              : add_evals(writer, read(run), cells, classes, table == ExportTable::slices);
         if (!told) missing.push_back(&run);
     }
     writer.end();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace palimpsest {
 namespace {
@@ -26,12 +27,13 @@ Measure parse_measure(const std::string& metric, const std::vector<CollectedRun>
     }
     if (std::find(known.begin(), known.end(), metric) == known.end()) {
         const std::optional<std::string> near = closest(metric, known);
-        fail(ExitCode::usage, "'{}' is not counted by question{} There are: {}", metric, near ? fmt::format("; did you mean '{}'?", *near) : ".",
-             join(known, ", "));
+        fail(ExitCode::usage, "'{}' is not counted by question{} There are: {}", metric,
+             near ? fmt::format("; did you mean '{}'?", *near) : ".", join(known, ", "));
     }
     const std::size_t line = metric.find('_');
     const std::string what = metric.substr(line + 1);
-    return {metric.starts_with("test") ? 1 : 0, what == "accuracy" ? "correct" : what.substr(0, what.size() - 5), false};  // less "_rate"
+    return {metric.starts_with("test") ? 1 : 0, what == "accuracy" ? "correct" : what.substr(0, what.size() - 5),
+            false};  // less "_rate"
 }
 
 // What to sort a column by, and its name.
@@ -42,8 +44,9 @@ Column column_of(const Slice& slice, Along along) {
         case Along::segments: return {slice.segment, segment_label(slice)};
         case Along::overwrites: return {slice.overwrites, fmt::format("overwrites={}", slice.overwrites)};
         case Along::distance:
-            return {slice.distance_to, slice.distance_from == slice.distance_to ? fmt::format("distance={}", slice.distance_to)
-                                                                                : fmt::format("distance={}..{}", slice.distance_from, slice.distance_to)};
+            return {slice.distance_to, slice.distance_from == slice.distance_to
+                                           ? fmt::format("distance={}", slice.distance_to)
+                                           : fmt::format("distance={}..{}", slice.distance_from, slice.distance_to)};
     }
     return {};
 }
@@ -80,7 +83,8 @@ std::map<Column, double> rates(const RunRecord& record, const Measure& measure, 
         }
     };
     if (measure.policies)
-        for (std::size_t first = 0; table > 0 && first + table <= record.policy_answers.size(); first += table) take_best(&record.policy_answers[first]);
+        for (std::size_t first = 0; table > 0 && first + table <= record.policy_answers.size(); first += table)
+            take_best(&record.policy_answers[first]);
     else if (table > 0 && !record.eval_step.empty())
         take_best(&record.answers[(record.eval_step.size() - 1) * table]);
     return out;
@@ -98,23 +102,30 @@ Profile profile(const std::vector<CollectedRun>& runs, Along along, const std::s
     const Measure measure = parse_measure(metric, runs);
     Profile out;
     std::vector<Column> columns;
+    std::set<std::string> known;
+    std::set<std::string> pooled;
     for (const CollectedRun& run : runs) {
-        CollectedRun counted;
-        counted.run = run.run;
-        counted.state = run.state;
-        counted.present = run.present;
-        counted.record.config = run.record.config;
-        if (!run.record.summary.empty())
-            for (const auto& [column, rate] : rates(run.record, measure, along)) {
-                counted.record.summary[column.second] = rate;
-                const auto same = [&, &name = column.second](const Column& c) { return c.second == name; };
-                if (std::none_of(columns.begin(), columns.end(), same)) columns.push_back(column);
-            }
-        out.runs.push_back(std::move(counted));
+        std::map<std::string, double>& values = out.values.emplace_back();
+        if (run.record.summary.empty()) continue;
+        for (const auto& [column, rate] : rates(run.record, measure, along)) {
+            values[column.second] = rate;
+            if (known.insert(column.second).second) columns.push_back(column);
+        }
+        std::map<Column, std::set<std::string>> segments;
+        for (const Slice& slice : run.record.slices)
+            if (slice.split == measure.split) segments[column_of(slice, along)].insert(segment_label(slice));
+        for (const auto& [column, labels] : segments)
+            if (labels.size() > 1) pooled.insert(labels.begin(), labels.end());
     }
     std::stable_sort(columns.begin(), columns.end(), [](const Column& a, const Column& b) { return a.first < b.first; });
     for (const Column& column : columns) out.columns.push_back(column.second);
+    out.pooled = {pooled.begin(), pooled.end()};
     return out;
+}
+
+bool may_be_stale(const RunRecord& record) {
+    return std::any_of(record.slices.begin(), record.slices.end(),
+                       [](const Slice& slice) { return slice.split == 1 && slice.overwrites > 0; });
 }
 
 }  // namespace palimpsest

@@ -82,6 +82,15 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
+// What is read of a run's file beside its head, its config and its summary.
+struct RunParts {
+    bool log = true;          // step, train, tokens_per_second
+    bool slices = true;       // with the names of the classes and policies
+    bool answers = true;      // eval_step, answers, loss_sum, policy_answers
+    bool origin = true;       // resolved_yaml, provenance
+};
+inline constexpr RunParts results_only = {false, false, false, false}, results_and_questions = {false, true, false, false};
+
 // Everything `show`, `compare` and sweep collection need, read in one short read-only open, never held, never locked.
 struct RunRecord {
     std::string run_id, sweep_id, title, status, format_version;
@@ -100,7 +109,8 @@ struct RunRecord {
     std::vector<double> tokens_per_second;
 };
 std::string run_id_in(const std::string& folder);  // which run's file a folder holds; "" where it holds none that can be read
-RunRecord read_run(const std::string& file);  // Error(run_failed): "damaged", "written by format 2.0; this tool reads 1.x", with the path
+// Error(run_failed): "damaged", "written by format 2.0; this tool reads 1.x", with the path. What is in none of the `parts` stays empty.
+RunRecord read_run(const std::string& file, RunParts parts = {});
 
 std::string hdf5_version();  // of the library that runs, and of the header when it differs: "1.10.8"
 

@@ -244,18 +244,4 @@ std::string run_folder_name(const std::string& run_id, const std::string& human)
     return name;
 }
 
-std::vector<std::string> find_run_folders(const std::string& root) {
-    if (!folder_exists(root)) fail(ExitCode::usage, "no such folder: '{}'", root);
-    std::vector<std::string> found;
-    if (file_exists(root + "/run.h5")) found.push_back(root);
-    std::error_code error;
-    const auto options = fs::directory_options::skip_permission_denied;
-    for (fs::recursive_directory_iterator entry(root, options, error), end; !error && entry != end; entry.increment(error)) {
-        std::error_code vanished;
-        if (entry->is_directory(vanished) && file_exists((entry->path() / "run.h5").string())) found.push_back(entry->path().string());
-    }
-    std::sort(found.begin(), found.end());
-    return found;
-}
-
 }  // namespace palimpsest

@@ -52,6 +52,10 @@ private:
 
 // <run id>-<human part>: the part for people may be cut, the id never.
 std::string run_folder_name(const std::string& run_id, const std::string& human);
-std::vector<std::string> find_run_folders(const std::string& root);  // folders holding run.h5, sorted
+// Whether it holds the file of a run, or a file that tells the state of one.
+bool is_run_folder(const std::string& folder);
+// Those below a folder, that one included, sorted. Symbolic links are followed, and each run counts once, under the name of its real
+// place where that is below `root`.
+std::vector<std::string> find_run_folders(const std::string& root);
 
 }  // namespace palimpsest

@@ -26,7 +26,8 @@ void check_format(hid_t root, const std::string& file, RunRecord& record) {
     record.format_version = text_attribute(root, "format_version");
     const std::string major = record.format_version.substr(0, record.format_version.find('.'));
     if (major != std::to_string(major_version)) {
-        fail(ExitCode::run_failed, "'{}' was written by format {}; this tool reads {}.x", file, record.format_version, major_version);
+        fail(ExitCode::run_failed, "'{}' was written by format {}; this tool reads {}.x", file, record.format_version,
+             major_version);
     }
 }
 
@@ -36,7 +37,8 @@ void trust(std::vector<T>& column, std::size_t rows, const std::string& name) {
     column.resize(rows);
 }
 
-void read_train(hid_t root, RunRecord& record) {
+void read_log(hid_t root, RunRecord& record) {
+    record.tokens_per_second = hdf5::read_doubles(hdf5::open_dataset(hdf5::open_group(root, "system"), "tokens_per_second"));
     const Handle group = hdf5::open_group(root, "train");
     record.step = hdf5::read_integers(hdf5::open_dataset(group, "step"));
     for (const std::string& name : hdf5::children(group)) {
@@ -47,9 +49,9 @@ void read_train(hid_t root, RunRecord& record) {
     }
 }
 
-void read_eval(hid_t root, RunRecord& record) {
+void read_eval(hid_t root, RunRecord& record, bool with_answers) {
     const Handle group = hdf5::open_group(root, "eval");
-    record.eval_step = hdf5::read_integers(hdf5::open_dataset(group, "eval_step"));
+    if (with_answers) record.eval_step = hdf5::read_integers(hdf5::open_dataset(group, "eval_step"));
     if (!hdf5::exists(group, "slice")) return;
     const auto integers = [&](const char* name) { return hdf5::read_integers(hdf5::open_dataset(group, name)); };
     const auto texts = [&](const char* name) { return hdf5::read_texts(hdf5::open_dataset(group, name)); };
@@ -69,19 +71,20 @@ void read_eval(hid_t root, RunRecord& record) {
     for (std::size_t i = 0; i < labels.size(); ++i) record.slices[i].label = std::move(labels[i]);
 
     record.answer_classes = texts("answer_class");
+    const bool with_policies = hdf5::exists(group, "policy");
+    if (with_policies) record.policy_names = texts("policy");
+    if (!with_answers) return;
     record.answers = integers("answers");
     trust(record.answers, record.eval_step.size() * record.slices.size() * record.answer_classes.size(), "answers");
     record.loss_sum = hdf5::read_doubles(hdf5::open_dataset(group, "loss_sum"));
     trust(record.loss_sum, record.eval_step.size() * record.slices.size(), "loss_sum");
-    if (!hdf5::exists(group, "policy")) return;
-    record.policy_names = texts("policy");
+    if (!with_policies) return;
     record.policy_answers = integers("policy_answers");
     const auto& scored = record.policy_answers;
     if (std::any_of(scored.begin(), scored.end(), [](std::int64_t count) { return count < 0; })) record.policy_answers.clear();
 }
 
-void read_rest(hid_t root, RunRecord& record) {
-    record.tokens_per_second = hdf5::read_doubles(hdf5::open_dataset(hdf5::open_group(root, "system"), "tokens_per_second"));
+void read_results(hid_t root, RunRecord& record) {
     const Handle summary = hdf5::open_group(root, "summary");
     for (const std::string& name : hdf5::children(summary)) {
         const std::vector<double> value = hdf5::read_doubles(hdf5::open_dataset(summary, name));
@@ -89,10 +92,12 @@ void read_rest(hid_t root, RunRecord& record) {
     }
     record.summary_attributes = hdf5::read_attributes(summary);
 
-    const Handle config = hdf5::open_group(root, "config");
-    record.resolved_yaml = hdf5::read_texts(hdf5::open_dataset(config, "resolved_yaml")).at(0);
     constexpr std::array<std::string_view, 3> config_texts = {"resolved_yaml", "source_yaml", "overrides"};
-    record.config = hdf5::read_properties(config, config_texts);
+    record.config = hdf5::read_properties(hdf5::open_group(root, "config"), config_texts);
+}
+
+void read_origin(hid_t root, RunRecord& record) {
+    record.resolved_yaml = hdf5::read_texts(hdf5::open_dataset(hdf5::open_group(root, "config"), "resolved_yaml")).at(0);
     constexpr std::array<std::string_view, 1> provenance_texts = {"git_diff"};
     record.provenance = hdf5::read_properties(hdf5::open_group(root, "provenance"), provenance_texts);
 }
@@ -112,7 +117,7 @@ std::string run_id_in(const std::string& folder) {
     }
 }
 
-RunRecord read_run(const std::string& file) {
+RunRecord read_run(const std::string& file, RunParts parts) {
     // One open and one read of the whole file: a writer that replaces it meanwhile, or a missing lock service, cannot disturb.
     const std::string image = read_file(file);
     RunRecord record;
@@ -125,9 +130,10 @@ RunRecord read_run(const std::string& file) {
         record.sweep_id = text_attribute(root, "sweep_id");
         record.title = text_attribute(root, "title");
         record.status = text_attribute(root, "status");
-        read_train(root, record);
-        read_eval(root, record);
-        read_rest(root, record);
+        read_results(root, record);
+        if (parts.log) read_log(root, record);
+        if (parts.slices || parts.answers) read_eval(root, record, parts.answers);
+        if (parts.origin) read_origin(root, record);
     } catch (const hdf5::Failure& failure) {
         fail(ExitCode::run_failed, "'{}' is damaged: {}", file, failure.what());
     }

@@ -1,14 +1,17 @@
 #include "store/sweep_file.h"
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
-#include "store/compare.h"
+#include "store/flat_config.h"
 #include "store/hdf5.h"
 #include "store/layout.h"
+#include "store/runs.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <set>
 
 namespace palimpsest {
@@ -19,13 +22,6 @@ using hdf5::Type;
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-const Attribute* find(const Attributes& attributes, const std::string& name) {
-    for (const auto& [key, value] : attributes) {
-        if (key == name) return &value;
-    }
-    return nullptr;
-}
-
 // Swept keys in order of expansion, then whatever else differs between the runs.
 std::vector<std::string> varying_keys(const std::vector<CollectedRun>& runs) {
     std::vector<std::string> keys;
@@ -35,29 +31,19 @@ std::vector<std::string> varying_keys(const std::vector<CollectedRun>& runs) {
     for (const CollectedRun& run : runs) {
         for (const auto& [key, value] : run.run.varied) add(key);
     }
-    const CollectedRun* first = nullptr;
-    std::set<std::string> differing;
+    std::map<std::string, std::pair<std::set<Attribute>, std::size_t>> seen;  // values and holders
+    std::size_t known = 0;
     for (const CollectedRun& run : runs) {
-        if (!run.present) continue;
-        if (first == nullptr) first = &run;
+        known += run.record.config.empty() ? 0 : 1;
         for (const auto& [key, value] : run.record.config) {
-            const Attribute* other = find(first->record.config, key);
-            if (other == nullptr || *other != value) differing.insert(key);
-        }
-        for (const auto& [key, value] : first->record.config) {
-            if (find(run.record.config, key) == nullptr) differing.insert(key);
+            auto& [values, holders] = seen[key];
+            values.insert(value);
+            ++holders;
         }
     }
-    for (const std::string& key : differing) add(key);
+    for (const auto& [key, found] : seen)
+        if (found.first.size() > 1 || found.second < known) add(key);
     return keys;
-}
-
-std::vector<std::string> summary_names(const std::vector<CollectedRun>& runs) {
-    std::set<std::string> names;
-    for (const CollectedRun& run : runs) {
-        for (const auto& [name, value] : run.record.summary) names.insert(name);
-    }
-    return {names.begin(), names.end()};
 }
 
 template <class T>
@@ -80,7 +66,7 @@ Handle write_run_ids(hid_t group, const std::vector<std::string>& ids) {
 // The narrowest type that holds every run's value: i8 if all are integers, f8 if all are numbers, else text.
 void write_config_column(hid_t group, const std::string& key, const std::vector<CollectedRun>& runs, hid_t scale) {
     std::vector<std::optional<Attribute>> values;
-    for (const CollectedRun& run : runs) values.push_back(config_value(run, key));
+    for (const CollectedRun& run : runs) values.push_back(value_under(run, key));
     const auto all = [&](const auto& holds) { return std::all_of(values.begin(), values.end(), holds); };
     if (all([](const auto& v) { return v && std::holds_alternative<std::int64_t>(*v); })) {
         std::vector<std::int64_t> column;
@@ -139,21 +125,33 @@ void write_runs(hid_t file, const std::string& folder, const std::vector<Collect
     }
 }
 
+// Of a run without a file that can be read.
+Attributes planned_config(const SweepRun& run) {
+    const std::string path = run.folder + "/config.yaml";
+    try {
+        if (!run.config.empty()) return flat_config(parse_yaml(path, run.config));
+        return file_exists(path) ? flat_config(load_yaml(path)) : Attributes();
+    } catch (const Error&) {
+        return {};
+    }
+}
+
 }  // namespace
 
-std::vector<CollectedRun> collect(const std::vector<SweepRun>& runs) {
+std::vector<CollectedRun> collect(const std::vector<SweepRun>& runs, RunParts parts) {
     std::vector<CollectedRun> collected;
     for (const SweepRun& run : runs) {
         CollectedRun row;
         row.run = run;
+        const RunFolder folder(run.folder);
         try {
-            const RunFolder folder(run.folder);
             row.state = folder.state();
-            row.record = read_run(folder.file("run.h5"));
+            row.record = read_run(folder.file("run.h5"), parts);
             row.present = true;
         } catch (const Error& error) {
-            row.record = {};
             row.problem = error.what();
+            row.record = {};
+            row.record.config = planned_config(run);
         }
         collected.push_back(std::move(row));
     }
@@ -172,7 +170,8 @@ void write_sweep_file(const std::string& folder, const std::string& sweep_id, co
                                                                   {"sweep_id", sweep_id}, {"created", utc_now()}};
         for (const auto& [name, value] : attributes) hdf5::write_attribute(root, name, value);
         write_runs(root, folder, runs);
-        hdf5::create_text(hdf5::create_group(root, "manifest"), "yaml", manifest_yaml, "the plan of the sweep, frozen at its start");
+        hdf5::create_text(hdf5::create_group(root, "manifest"), "yaml", manifest_yaml,
+                          "the plan of the sweep, frozen at its start");
         publish(path, hdf5::image(file));
     } catch (const hdf5::Failure& failure) {
         fail(ExitCode::run_failed, "cannot write '{}': {}", path, failure.what());

@@ -12,6 +12,7 @@ namespace palimpsest {
 struct SweepRun {
     std::string run_id, folder;
     std::vector<std::pair<std::string, std::string>> varied;  // swept keys and values, in expansion order
+    std::string config = {};       // resolved YAML, as the plan has it; "" where there is none
 };
 
 struct CollectedRun {
@@ -19,11 +20,12 @@ struct CollectedRun {
     RunState state = RunState::fresh;
     bool present = false;          // its run.h5 was found and readable
     std::string problem;           // why not
-    RunRecord record;              // when present
+    std::string sweep;             // where it was found, as the user tells sweeps apart; "" where nobody asked
+    RunRecord record;  // when present; else its config alone, of the plan or of config.yaml beside the file that is missing
 };
 
 // Reads every run's file; a missing or damaged one is reported in its row, never fatal.
-std::vector<CollectedRun> collect(const std::vector<SweepRun>& runs);
+std::vector<CollectedRun> collect(const std::vector<SweepRun>& runs, RunParts parts = {});
 // Writes <folder>/sweep.h5 under a temporary name, then renames.
 void write_sweep_file(const std::string& folder, const std::string& sweep_id, const std::string& manifest_yaml,
                       const std::vector<CollectedRun>& runs);

@@ -8,6 +8,7 @@
 #include "sweep/inspect.h"
 #include "sweep/pack.h"
 #include "sweep/plan.h"
+#include "sweep/progress.h"
 #include "sweep/worker.h"
 #include "train/checkpoint.h"
 
@@ -57,7 +58,10 @@ public:
     }
 
     std::vector<RunOutcome> perform() {
-        const std::vector<std::vector<std::size_t>> packs = plan_packs(experiment_.runs, steps(), experiment_.lanes);
+        const std::vector<std::int64_t> from = steps();
+        const std::vector<std::vector<std::size_t>> packs = plan_packs(experiment_.runs, from, experiment_.lanes);
+        clock_ = SweepClock(shares_done(from));
+        began_ = Clock::now();
         std::size_t next = 0;
         while (true) {
             while (may_start() && next < packs.size()) start(packs[next++]);
@@ -97,6 +101,16 @@ private:
             steps.push_back(step);
         }
         return steps;
+    }
+
+    // Of each run, where it would go on from there. How many steps some epochs are is not known yet.
+    std::vector<double> shares_done(const std::vector<std::int64_t>& from) const {
+        std::vector<double> shares;
+        for (std::size_t i = 0; i < from.size(); ++i) {
+            const TrainSpec& train = experiment_.runs[i].spec.train;
+            shares.push_back(from[i] < 0 ? 1 : train.epochs > 0 ? 0 : static_cast<double>(from[i]) / static_cast<double>(train.steps));
+        }
+        return shares;
     }
 
     bool may_start() const { return go_on_ && !request_.stop.load() && workers_.size() < static_cast<std::size_t>(options_.workers); }
@@ -157,7 +171,10 @@ private:
             const bool ended = at->worker.receive([&](const std::string& line) { log_info("{} {}", prefix, line); });
             show_progress(*at);
             if (ended) {
-                for (const std::size_t i : at->runs) settle(i, at->worker);
+                for (const std::size_t i : at->runs) {
+                    settle(i, at->worker);
+                    clock_.at(i, 1);
+                }
                 at = workers_.erase(at);
                 show_board();
             } else {
@@ -170,23 +187,22 @@ private:
         if (options_.progress == ProgressMode::never || !at.worker.progress || at.worker.progress->step == at.last_step) return;
         const Progress& progress = *at.worker.progress;
         at.last_step = progress.step;
+        for (const std::size_t i : at.runs) clock_.at(i, share_done(progress));
         if (show_board()) return;
         if (progress.step < progress.steps && Clock::now() - at.last_line < line_interval) return;
         at.last_line = Clock::now();
         log_info("{} {}", place(at.runs), progress_line(progress));
     }
 
-    // The line at the bottom of a terminal: one worker in full, several in short.
+    // The line at the bottom of a terminal.
     bool show_board() const {
-        if (options_.progress == ProgressMode::never) return false;
-        if (workers_.size() == 1 && workers_.front().worker.progress) {
-            const AtWork& at = workers_.front();
-            return show_live_line(live_line(fmt::format("{} {}", place(at.runs), outcomes_[at.runs.front()].human), *at.worker.progress));
-        }
-        std::vector<std::string> parts;
+        const std::size_t width = live_width();
+        if (options_.progress == ProgressMode::never || width == 0) return false;
+        std::vector<RunAtWork> runs;
         for (const AtWork& at : workers_)
-            if (at.worker.progress) parts.push_back(short_line(place(at.runs), *at.worker.progress));
-        return show_live_line(join(parts, " | "));
+            if (at.worker.progress) runs.push_back({place(at.runs), outcomes_[at.runs.front()].human, *at.worker.progress});
+        const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+        return show_live_line(runs.empty() ? "" : live_line(runs, outcomes_.size() > 1 ? clock_.left(seconds) : "", width));
     }
 
     // What became of a run whose worker has ended.
@@ -244,6 +260,8 @@ private:
     const StopRequest& request_;
     std::vector<RunOutcome> outcomes_;
     std::list<AtWork> workers_;
+    SweepClock clock_{{}};
+    Clock::time_point began_{};
     bool go_on_ = true, told_to_stop_ = false;
     std::optional<Clock::time_point> told_to_leave_;
 };

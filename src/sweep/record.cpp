@@ -1,9 +1,9 @@
 #include "sweep/record.h"
 
-#include "config/schema_fields.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "core/thread.h"
+#include "store/flat_config.h"
 #include "sweep/lane.h"
 #include "sweep/machine.h"
 #include "task/task.h"
@@ -16,32 +16,6 @@ namespace palimpsest {
 namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-Attribute native(const Value& value) {
-    if (value.kind != Value::Kind::scalar) return emit_flow(value);
-    if (value.quoted) return value.text;
-    Diagnostics ignored;
-    std::int64_t integer = 0;
-    fields::read(integer, value, "", {}, ignored);
-    if (ignored.empty()) return integer;
-    Diagnostics ignored_too;
-    double number = 0;
-    fields::read(number, value, "", {}, ignored_too);
-    if (ignored_too.empty()) return number;
-    return value.text;
-}
-
-void flatten(const Value& value, const std::string& path, Attributes& out) {
-    const auto below = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
-    const bool of_maps = value.kind == Value::Kind::list && !value.items.empty() && value.items.front().kind == Value::Kind::map;
-    if (value.kind == Value::Kind::map) {
-        for (const Value::Entry& entry : value.entries) flatten(entry.value, below(entry.key), out);
-    } else if (of_maps) {
-        for (std::size_t i = 0; i < value.items.size(); ++i) flatten(value.items[i], below(std::to_string(i)), out);
-    } else {
-        out.emplace_back(path, native(value));
-    }
-}
 
 // Share of answers of one class among the test questions: over all answers, or over each segment's and then over the segments.
 double test_share(const std::vector<Slice>& slices, const std::int64_t* answers, Answer answer, AccuracyMean mean) {
@@ -58,12 +32,6 @@ double test_share(const std::vector<Slice>& slices, const std::int64_t* answers,
 }
 
 }  // namespace
-
-Attributes flat_config(const Value& resolved) {
-    Attributes out;
-    flatten(resolved, "", out);
-    return out;
-}
 
 RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer& trainer) {
     const RunSpec& spec = run.spec;

@@ -17,10 +17,6 @@
 
 namespace palimpsest {
 
-// One attribute per value of the resolved config, by dotted key, in its own type (true and false stay words: there is no boolean that
-// every reader knows).
-Attributes flat_config(const Value& resolved);
-
 struct PackFacts;  // sweep/lane.h
 RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer& trainer);
 

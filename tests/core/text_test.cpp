@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
+#include <algorithm>
 #include <limits>
 
 using namespace palimpsest;
@@ -67,6 +68,27 @@ TEST_CASE("a table without rows is its header, and a row must fit") {
     CHECK(table.empty());
     CHECK(table.str() == "a  b\n");
     CHECK_THROWS_AS(table.add({"1"}), InternalError);
+}
+
+TEST_CASE("a table that is too wide breaks its headers, not its cells") {
+    Table table({"model.mixer", "test_stale_rate", "best policy", "n"});
+    table.add({"delta", "0.125", "0.5", "3"});
+    const std::string wide = "model.mixer  test_stale_rate  best policy  n\ndelta                  0.125          0.5  3\n";
+    CHECK(table.str() == wide);
+    CHECK(table.str(44) == wide);
+    CHECK(table.str(43) ==
+          "         test_\n"
+          "model.  stale_    best\n"
+          "mixer     rate  policy  n\n"
+          "delta    0.125     0.5  3\n");
+}
+
+TEST_CASE("names are sorted as a person does, numbers by their size") {
+    std::vector<std::string> names = {"delta-seed=10", "delta-seed=2", "lr=0.001", "lr=1e-05", "lr=0.01", "lr=3", "delta", "lr=0.001-seed=2", "lr=0.0010-a"};
+    std::sort(names.begin(), names.end(), natural_less);
+    CHECK(names == std::vector<std::string>{"delta", "delta-seed=2", "delta-seed=10", "lr=1e-05", "lr=0.001", "lr=0.0010-a", "lr=0.001-seed=2", "lr=0.01", "lr=3"});
+    CHECK_FALSE(natural_less("a1", "a01"));
+    CHECK_FALSE(natural_less("a01", "a1"));
 }
 
 TEST_CASE("durations, rates and bytes as a person reads them") {

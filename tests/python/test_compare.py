@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""compare and export from outside: their tables against what h5py, csv and json read from the same runs."""
+"""ls, show, compare and export from outside: their tables against what h5py, csv and json read from the same runs."""
 
 import csv
 import io
@@ -35,6 +35,9 @@ run: {log_every: 10, threads: 1}
 """
 GRID = CONFIG + "sweep: {grid: {model.mixer: [delta, softmax], train.lr: [1e-3, 3e-2]}, seeds: 2}\n"
 OTHER = CONFIG + "sweep: {grid: {model.mixer: [linear], model.width: [8, 16]}}\n"
+POLICIES = "best_policy_accuracy: of last_written, first_of_key, random_of_key, random_of_row, majority_of_row, the best for each run on the same questions\n"
+SEGMENTS = "note: averaged over the test segments overwrites=0, overwrites=1; --segments takes them apart\n"
+SPREAD = "±: the sample deviation of the runs of a row, beside their mean\n"
 
 
 def read_runs(folder):
@@ -88,7 +91,7 @@ class Base(unittest.TestCase):
 class Compare(Base):
     def test_by_default_what_differs(self):
         out, err = self.call("compare", "grid")
-        self.assertEqual(err, "")
+        self.assertEqual(err, SPREAD + SEGMENTS + POLICIES)
         self.assertEqual(re.split("  +", out.splitlines()[0])[:2], ["model.mixer", "train.lr"])
         self.assertEqual(len(out.splitlines()), 5)
         out, _ = self.call("compare", "grid", "--where", "model.mixer=delta")
@@ -100,7 +103,14 @@ class Compare(Base):
             values = [run["summary"]["test_accuracy"] for run in runs]
             self.assertAlmostEqual(row["metrics"]["test_accuracy"]["mean"], mean(values))
             self.assertAlmostEqual(row["metrics"]["test_accuracy"]["deviation"], statistics.stdev(values))
-            self.assertEqual((row["runs"], row["without_result"]), (2, 0))
+            self.assertEqual((row["runs"], row["without_result"], row["metrics"]["test_accuracy"]["runs"]), (2, 0, 2))
+            self.assertIs(type(row["group"]["train.lr"]), float)
+
+    def test_sizes_are_an_axis(self):
+        rows = self.json("compare", "grid", "--by", "state_bytes", "--json")
+        self.assertEqual([(row["group"]["state_bytes"], row["runs"]) for row in rows], [(self.having(mixer=mixer)[0]["summary"]["state_bytes"], 4) for mixer in ("delta", "softmax")])
+        _, err = self.call("compare", "grid", "--by", "state_bytes")
+        self.assertIn("note: averaged over train.lr too; --by or --where takes them apart\n", err)
 
     def test_best_over_is_chosen_on_the_valid_questions(self):
         rows = self.json("compare", "grid", "--best-over", "train.lr", "--json")
@@ -117,6 +127,13 @@ class Compare(Base):
             self.assertIn(f"note: {mixer}: best train.lr {best} is the {end} tried\n", err)
         _, err = self.call("compare", "grid", "--best-over", "train.rl", code=2)
         self.assertIn("did you mean 'train.lr'?", err)
+        for key, message in [
+            ("seed", "--best-over seed would pick luck: a seed is no setting. The mean over seeds is taken by itself"),
+            ("run.threads", "--best-over run.threads would pick luck: run.threads makes no other run"),
+        ]:
+            self.assertEqual(self.call("compare", "grid", "--best-over", key, code=2), ("", f"error: {message}\n"))
+        _, err = self.call("compare", "grid", "--best-over", "train.lr", "--by", "train.lr", code=2)
+        self.assertEqual(err, "error: train.lr is in --by and in --best-over: a row for each value, or the best value of each row?\n")
 
     def test_segments(self):
         rows = self.json("compare", "grid", "--by", "model.mixer", "--segments", "--json")
@@ -134,10 +151,12 @@ class Compare(Base):
                 self.assertAlmostEqual(column["mean"], mean(rates))
                 self.assertAlmostEqual(column["deviation"], statistics.stdev(rates))
         out, err = self.call("compare", "grid", "--by", "model.mixer", "--segments", "--metric", "test_accuracy")
-        self.assertEqual(err, "note: averaged over train.lr too; --by or --where takes them apart\n")
+        self.assertEqual(err, SPREAD + "note: averaged over train.lr too; --by or --where takes them apart\n")
         self.assertRegex(out, r"^test_accuracy\nmodel\.mixer +overwrites=0 +overwrites=1 +runs\ndelta +[01]\.\d{3} ± \d\.\d{3} +[01]\.\d{3} ± \d\.\d{3} +4\nsoftmax .*\n$")
         out, _ = self.call("compare", "grid", "--by", "model.mixer", "--along", "distance", "--metric", "best_policy_accuracy")
         self.assertRegex(out, r"^best_policy_accuracy\nmodel\.mixer +distance=")
+        _, err = self.call("compare", "grid", "--along", "distance", "--metric", "test_accuracy")
+        self.assertIn("note: test_accuracy: a column averages over the segments overwrites=0, overwrites=1\n", err)
         _, err = self.call("compare", "grid", "--segments", "--metric", "seconds", code=2)
         self.assertIn("error: 'seconds' is not counted by question. There are: test_accuracy, valid_accuracy, best_policy_accuracy, test_correct_rate, ", err)
 
@@ -153,7 +172,7 @@ class Compare(Base):
         down = [row["metrics"]["test_accuracy"]["mean"] for row in self.json("compare", "grid", "--sort", "-test_accuracy", "--json")]
         self.assertEqual(up, sorted(up))
         self.assertEqual(down, up[::-1])
-        self.assertEqual([row["group"]["seed"] for row in self.json("compare", "grid", "--by", "seed", "--sort", "-seed", "--json")], ["2", "1"])
+        self.assertEqual([row["group"]["seed"] for row in self.json("compare", "grid", "--by", "seed", "--sort", "-seed", "--json")], [2, 1])
         _, err = self.call("compare", "grid", "--sort", "accuracy", code=2)
         self.assertIn("error: the table has no column 'accuracy'", err)
 
@@ -165,19 +184,49 @@ class Compare(Base):
         self.assertEqual([(row["group"]["sweep"], row["runs"]) for row in rows], [("grid", 8), ("other", 2)])
         # The same runs elsewhere: told apart by the sweep, or each counted once.
         shutil.copytree(self.folder / "results/grid", self.folder / "again/grid")
+        self.addCleanup(shutil.rmtree, self.folder / "again")
         rows = self.json("compare", "results/grid", "again/grid", "--where", "model.mixer=delta", "--json")
         self.assertEqual([row["group"]["sweep"] for row in rows], ["results/grid"] * 2 + ["again/grid"] * 2)
         out, err = self.call("compare", "results/grid", "again/grid", "--by", "model.mixer", "--json")
         self.assertEqual([row["runs"] for row in json.loads(out)], [4, 4])
-        self.assertIn("note: 8 runs are in several of these sweeps; each counts once", err)
-        shutil.rmtree(self.folder / "again")
+        self.assertRegex(err, r"note: 8 runs are there more than once, such as [0-9a-f]{8} in 'results/grid/.*' and 'again/grid/.*'; each counts once "
+                              r"\(--by sweep,… tells them apart\)\n")
+
+    def test_what_is_named_twice_counts_once(self):
+        alone = self.json("compare", "grid", "--json")
+        for names in (["grid", "grid"], ["grid", "results/grid"], ["results/grid/", "grid"]):
+            out, err = self.call("compare", *names, "--json")
+            self.assertEqual(json.loads(out), alone)
+            self.assertIn("note: 'results/grid' is named twice; it counts once\n", err)
+        out, err = self.call("compare", "grid", "results", "--by", "model.mixer", "--json")
+        self.assertEqual([row["runs"] for row in json.loads(out)], [4, 4, 2])
+        self.assertIn("note: 8 runs are reached by several of these names; each counts once\n", err)
+
+    def test_copies_in_one_folder_count_once(self):
+        (self.folder / "here").mkdir()
+        self.addCleanup(shutil.rmtree, self.folder / "here")
+        shutil.copytree(self.folder / "results/grid", self.folder / "here/one")
+        shutil.copytree(self.folder / "results/grid", self.folder / "here/two")
+        changed = next((self.folder / "here/two").glob("*/run.h5"))
+        with h5py.File(changed, "r+") as file:
+            file["summary/test_accuracy"][()] = 2
+        one = self.json("compare", "grid", "--by", "model.mixer", "--json")
+        out, err = self.call("compare", "here", "--by", "model.mixer", "--json")
+        self.assertEqual([(row["runs"], row["metrics"]) for row in json.loads(out)], [(row["runs"], row["metrics"]) for row in one])
+        self.assertRegex(err, r"note: 8 runs are there more than once, such as .*; 1 of them with other results in each; each counts once \(--by sweep,… tells them apart\)\n")
+        rows = self.json("compare", "here", "--by", "sweep", "--json")
+        self.assertEqual([(row["group"]["sweep"], row["runs"]) for row in rows], [("one", 8), ("two", 8)])
+        out, err = self.call("export", "here", "--format", "json")
+        self.assertEqual([(row["sweep"], row["run_id"]) for row in json.loads(out)], [("one+two", run) for run in sorted(self.runs)])
+        self.assertIn("(--keys sweep,… tells them apart)\n", err)
+        self.assertEqual(len(self.json("export", "here", "--keys", "sweep,seed", "--format", "json")), 16)
 
     def test_mistakes(self):
         for arguments, message in [
             (["grid", "--where", "train.rl=1"], "no run has the config key 'train.rl'; did you mean 'train.lr'?"),
             (["grid", "--where", "train.lr=5"], "no run has train.lr=5; its values are: 0.001, 0.03"),
             (["grid", "--where", "delta"], "'delta' chooses nothing; write key=value, such as model.mixer=delta"),
-            (["gird"], "no folder 'gird', and no sweep of that name in 'results'; did you mean 'grid'?"),
+            (["gird"], "no folder 'gird', and no sweep or run of that name in 'results'; did you mean 'grid'?\n`palimpsest ls --results results` lists what is there"),
             (["grid", "--segments", "--along", "distance"], "--along excludes --segments"),
         ]:
             with self.subTest(arguments):
@@ -248,6 +297,8 @@ class Export(Base):
         rows = self.json("export", "grid", "other", "--format", "json")
         self.assertEqual(list(rows[0])[:6], ["run_id", "sweep", "model.mixer", "train.lr", "model.width", "seed"])
         self.assertEqual([row["sweep"] for row in rows], ["grid"] * 8 + ["other"] * 2)
+        rows = self.json("export", "grid", "grid", "--format", "json")
+        self.assertEqual(sorted(row["run_id"] for row in rows), sorted(self.runs))
         rows = self.json("export", "grid", "--keys", "task.name,model.layers", "--where", "seed=1", "--format", "json")
         self.assertEqual(list(rows[0])[:4], ["run_id", "task.name", "model.layers", "state"])
         self.assertEqual([row["model.layers"] for row in rows], ["[]"] * 4)
@@ -268,6 +319,15 @@ class Export(Base):
         self.assertEqual(self.call("export", "grid", "-o", "-")[0], file.read_text())
         file.unlink()
 
+    def test_a_file_is_what_its_name_says(self):
+        _, err = self.call("export", "grid", "-o", "table.xlsx", code=2)
+        self.assertEqual(err, "error: 'table.xlsx': this program writes csv and json, not 'xlsx'; name the file so, or say --format csv or --format json\n")
+        self.assertFalse((self.folder / "table.xlsx").exists())
+        self.call("export", "grid", "-o", "table.tab", "--format", "csv")
+        self.assertEqual((self.folder / "table.tab").read_text(), self.call("export", "grid")[0])
+        self.assertEqual(self.call("export", "grid", "--force", code=2), ("", "error: --force replaces a file; name it with -o FILE\n"))
+        self.assertEqual(self.call("export", "grid", "--keys", "seed,seed", code=2), ("", "error: --keys names a key twice: seed,seed\n"))
+
     def test_unfinished_runs_say_what_is_missing(self):
         copy = self.folder / "part"
         shutil.copytree(self.folder / "results/grid", copy)
@@ -282,12 +342,87 @@ class Export(Base):
             self.assertEqual({row["run_id"][:8] for row in empty}, {gone.name[:8], damaged.name[:8]})
             for row in empty:  # the plan still says which they are
                 self.assertEqual(row["train.lr"], str(self.runs[row["run_id"]]["config"]["train.lr"]))
+            rows = self.json("export", "part", "--keys", "model.width,train.batch", "--format", "json")
+            self.assertEqual({row["train.batch"] for row in rows}, {4})
             self.assertIn("damaged", err)
             self.assertRegex(err, r"note: 2 of 8 runs have no summary yet: ([0-9a-f]{8} \((fresh|finished)\)(, )?){2}\n")
             _, err = self.call("export", "part", "--what", "evals")
             self.assertIn("note: 2 of 8 runs have no evaluation yet: ", err)
         finally:
             shutil.rmtree(copy)
+
+
+class Names(Base):
+    """One meaning of names for all verbs; what ls prints, each of them takes."""
+
+    def names_of(self, *arguments):
+        rows = [line.split() for line in self.call("ls", *arguments)[0].splitlines()[1:]]
+        return [(row[-2], row[-1]) for row in rows]
+
+    def test_what_ls_prints_every_verb_takes(self):
+        elsewhere = Path(tempfile.mkdtemp(prefix="palimpsest-names-"))
+        self.addCleanup(shutil.rmtree, elsewhere)
+        shutil.copytree(self.folder / "results/other", elsewhere / "copied")
+        for arguments in ([], ["results"], ["grid"], ["results/grid"], [str(elsewhere)], [str(elsewhere / "copied")]):
+            listed = self.names_of(*arguments)
+            self.assertTrue(listed)
+            run_id, name = listed[-1]
+            self.assertEqual(self.json("show", name, "--json")["id"], run_id)
+            self.assertEqual([row["run_id"] for row in self.json("export", name, "--format", "json")], [run_id])
+            self.assertEqual(self.call("resume", name)[0], "")
+            if arguments in ([], ["grid"]):
+                for length in (6, 8, 12):
+                    self.assertEqual(self.json("show", run_id[:length], "--json")["id"], run_id)
+        self.assertEqual(self.names_of("grid"), self.names_of("--results", "results")[:8])
+
+    def test_ls_is_in_the_order_of_names(self):
+        names = [re.sub(r"[0-9a-f]{8,12}-", "", name) for _, name in self.names_of()]
+        self.assertEqual(names, [f"grid/{mixer}-lr={lr}-seed={seed}" for mixer in ("delta", "softmax") for lr in ("0.001", "0.03") for seed in (1, 2)]
+                         + ["other/linear-width=8", "other/linear-width=16"])
+
+    def test_here_latest_and_one_run_of_a_folder(self):
+        folder = next(path.parent for path in (self.folder / "results/grid").rglob("run.h5"))
+        run_id = self.json("show", str(folder), "--json")["id"]
+        for name, place in ((".", folder), ("..", folder / "checkpoints"), ("../../latest", folder / "checkpoints"), ("./", folder)):
+            result = subprocess.run([BINARY, "show", name, "--json"], cwd=place, capture_output=True, text=True, timeout=60)
+            if "latest" not in name:
+                self.assertEqual((result.returncode, json.loads(result.stdout)["id"]), (0, run_id), result.stderr)
+        result = subprocess.run([BINARY, "compare", ".", "--json"], cwd=self.folder / "results/grid", capture_output=True, text=True, timeout=60)
+        self.assertEqual(json.loads(result.stdout), self.json("compare", "grid", "--json"))
+        latest = (self.folder / "results/latest").resolve()
+        self.assertEqual(self.json("show", "latest", "--json")["id"][:8], latest.name[:8])
+        self.assertEqual(len(self.json("export", "latest", "--format", "json")), 1)
+
+    def test_names_that_stand_for_more(self):
+        hint = "`palimpsest ls results/grid` lists them, `palimpsest compare results/grid` compares them\n"
+        for verb in ("show", "resume"):
+            self.assertEqual(self.call(verb, "grid", code=2), ("", f"error: 'grid' is a sweep of 8 runs, not one of them; {hint}"))
+        _, err = self.call("show", "results", code=2)
+        self.assertIn("error: 'results' is a folder of 10 runs, not one of them; ", err)
+        _, err = self.call("show", "grid/", code=2)
+        self.assertIn("is a sweep of 8 runs", err)
+        _, err = self.call("show", "nothing", code=2)
+        self.assertIn("error: no folder 'nothing', and no sweep or run of that name in 'results'", err)
+        (self.folder / "empty").mkdir(exist_ok=True)
+        self.assertEqual(self.call("show", "empty", code=2)[1], "error: 'empty' is no folder of a run, and holds none\n")
+        # A folder that only happens to be called like a sweep is not meant.
+        (self.folder / "other").mkdir(exist_ok=True)
+        self.addCleanup((self.folder / "other").rmdir)
+        self.assertEqual(len(self.json("compare", "other", "--json")), 2)
+
+    def test_links(self):
+        linked = Path(tempfile.mkdtemp(prefix="palimpsest-links-"))
+        self.addCleanup(shutil.rmtree, linked)
+        (linked / "results").mkdir()
+        (linked / "results/moved").symlink_to(self.folder / "results/grid")
+        (linked / "results/all").symlink_to(self.folder / "results")
+        (linked / "results/up").symlink_to("..")
+        out, err = self.call("ls", str(linked / "results"), "--json")
+        self.assertEqual({run["id"] for run in json.loads(out)} & set(self.runs), set(self.runs))
+        self.assertEqual(len(json.loads(out)), 10)
+        rows = self.json("compare", str(linked / "results/moved"), "--json")
+        self.assertEqual([row["metrics"] for row in rows], [row["metrics"] for row in self.json("compare", "grid", "--json")])
+        self.assertEqual(sum(row["runs"] for row in self.json("compare", str(linked / "results"), "--json")), 10)
 
 
 class Plans(Base):

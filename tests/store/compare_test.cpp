@@ -1,61 +1,20 @@
 #include "store/compare.h"
 
-#include "core/error.h"
+#include "many.h"
 
 #include <cmath>
 #include <limits>
 
-#include "catch.h"
-
 using namespace palimpsest;
+using namespace palimpsest::sample;
 
 namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-using Words = std::vector<std::string>;
-
-// A run as its file would have it; no summary: it has not come to its end.
-CollectedRun run(const std::string& mixer, double lr, std::int64_t seed, std::map<std::string, double> summary) {
-    CollectedRun out;
-    out.run = {fmt::format("{}-{}-{}", mixer, lr, seed), "", {{"model.mixer", mixer}, {"train.lr", fmt::format("{}", lr)}, {"seed", std::to_string(seed)}}};
-    out.state = summary.empty() ? RunState::running : RunState::finished;
-    out.present = true;
-    out.record.run_id = out.run.run_id;
-    out.record.config = {{"model.mixer", mixer}, {"model.width", std::int64_t{64}}, {"train.lr", lr}, {"seed", seed}};
-    if (mixer == "delta") out.record.config.emplace_back("mixers.delta.heads", std::int64_t{2});
-    out.record.summary = std::move(summary);
-    return out;
-}
-
-std::map<std::string, double> scores(double valid, double test) { return {{"valid_accuracy", valid}, {"test_accuracy", test}}; }
-
-// delta is best at 0.003 on the valid questions, and at 0.01 on the test questions.
-std::vector<CollectedRun> grid() {
-    return {run("softmax", 1e-3, 1, scores(0.5, 0.5)), run("softmax", 1e-3, 2, scores(0.7, 0.7)), run("softmax", 3e-3, 1, scores(0.4, 0.4)),
-            run("softmax", 3e-3, 2, {}),               run("delta", 1e-3, 1, scores(0.6, 0.6)),   run("delta", 3e-3, 1, scores(0.9, 0.8)),
-            run("delta", 3e-3, 2, scores(0.7, 0.6)),   run("delta", 1e-2, 1, scores(0.7, 0.95))};
-}
-
-template <class Action>
-std::string error_of(const Action& action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        CHECK(error.code() == ExitCode::usage);
-        return error.what();
-    }
-    return "no error";
-}
 
 Words groups(const CompareTable& table) {
     Words out;
     for (const CompareRow& row : table.rows) out.push_back(fmt::format("{}", fmt::join(row.group, " ")));
-    return out;
-}
-
-Words ids(const std::vector<CollectedRun>& runs) {
-    Words out;
-    for (const CollectedRun& run : runs) out.push_back(run.run.run_id);
     return out;
 }
 
@@ -81,62 +40,16 @@ TEST_CASE("comparison groups runs and gives mean, sample deviation and count") {
     CHECK(compare(runs, {}, {"test_accuracy"}).rows.size() == 1);
 }
 
-TEST_CASE("a value reads alike from the plan and from the record") {
-    CollectedRun small = run("delta", 3e-5, 1, scores(1, 1));
-    small.run.varied[1].second = "3.0e-05";  // as the manifest writes it
-    CHECK(value_of(small, "train.lr") == "3e-05");
-    small.record = {};
-    CHECK(value_of(small, "train.lr") == "3e-05");
-    CHECK(value_of(small, "model.width") == "");
-    small.record.config = {{"task.name", std::string("mqar")}};
-    CHECK(value_of(small, "task") == "mqar");
-}
-
 TEST_CASE("an unknown name in a comparison is answered with what there is") {
     const std::vector<CollectedRun> runs = grid();
     CHECK(error_of([&] { compare(runs, {"model.mixr"}, {"test_accuracy"}); }) ==
-          "no run has the config key 'model.mixr'; did you mean 'model.mixer'? There are: mixers.delta.heads, model.mixer, model.width, seed, train.lr");
+          "no run has the config key 'model.mixr'; did you mean 'model.mixer'? There are: mixers.delta.heads, model.mixer, model.width, seed, train.lr, "
+          "test_accuracy, valid_accuracy");
     CHECK(error_of([&] { compare(runs, {"seed"}, {"speed"}); }) == "no run has the summary value 'speed'. There are: test_accuracy, valid_accuracy");
     CHECK(error_of([&] { best_over(runs, {}, {"train.rl"}); }).rfind("no run has the config key 'train.rl'; did you mean 'train.lr'?", 0) == 0);
     CompareTable table = compare(runs, {"model.mixer"}, {"test_accuracy"});
     CHECK(error_of([&] { sort_rows(table, "-test_acuracy"); }) ==
           "the table has no column 'test_acuracy'; did you mean 'test_accuracy'? There are: model.mixer, test_accuracy");
-}
-
-TEST_CASE("keys that differ") {
-    std::vector<CollectedRun> runs = grid();
-    // The heads follow from the mixer, the width is one, the seed is averaged over.
-    CHECK(differing_keys(runs, {"model.mixer", "train.lr", "seed"}) == Words{"model.mixer", "train.lr"});
-    CHECK(differing_keys(runs, {}) == Words{"model.mixer", "train.lr"});
-    CHECK(differing_keys({runs[4], runs[5]}, {"model.mixer", "train.lr", "seed"}) == Words{"train.lr"});
-    // Of another sweep, with another width; the learning rate that was swept comes first.
-    runs.push_back(run("delta", 1e-3, 1, {}));
-    std::get<std::int64_t>(runs.back().record.config[1].second) = 128;
-    CHECK(differing_keys(runs, {"train.lr"}) == Words{"train.lr", "model.mixer", "model.width"});
-    // Two heads or four are a difference between runs of one mixer.
-    runs.push_back(run("delta", 1e-3, 1, {}));
-    std::get<std::int64_t>(runs.back().record.config.back().second) = 4;
-    CHECK(differing_keys(runs, {"model.mixer"}) == Words{"model.mixer", "model.width", "train.lr", "mixers.delta.heads"});
-    // What only some runs have tells them apart where nothing else does.
-    CollectedRun more = run("softmax", 1e-3, 1, {});
-    more.record.config.emplace_back("task.test.1.pairs", std::int64_t{4});
-    CHECK(differing_keys({runs[0], more}, {}) == Words{"task.test.1.pairs"});
-    more.record.config.push_back({"name", std::string("other")});
-    more.record.config.push_back({"run.threads", std::int64_t{1}});
-    CHECK(differing_keys({runs[0], more}, {}) == Words{"task.test.1.pairs"});
-}
-
-TEST_CASE("runs are chosen by key and values") {
-    const std::vector<CollectedRun> runs = grid();
-    CHECK(filter(runs, "model.mixer=delta").size() == 4);
-    CHECK(ids(filter(runs, "train.lr=1e-2,3.0e-3")) == Words{"softmax-0.003-1", "softmax-0.003-2", "delta-0.003-1", "delta-0.003-2", "delta-0.01-1"});
-    CHECK(error_of([&] { filter(runs, "model.mixr=delta"); }).rfind("no run has the config key 'model.mixr'; did you mean 'model.mixer'?", 0) == 0);
-    CHECK(error_of([&] { filter(runs, "model.mixer=linear"); }) == "no run has model.mixer=linear; its values are: softmax, delta");
-    CHECK(error_of([&] { filter(runs, "delta"); }) == "'delta' chooses nothing; write key=value, such as model.mixer=delta");
-    CollectedRun layered = runs[0];
-    layered.record.config.emplace_back("model.layers", std::string("[base_conv, softmax]"));
-    CHECK(filter({runs[0], layered}, "model.layers=[base_conv, softmax]").size() == 1);
-    CHECK(filter({runs[0], layered}, "model.layers=delta,[base_conv,softmax]").size() == 1);
 }
 
 TEST_CASE("rows are sorted by numbers, words, and what was measured") {
@@ -207,7 +120,7 @@ CollectedRun answered(const std::string& mixer, std::int64_t right) {
 
 std::vector<double> row(const std::vector<CollectedRun>& runs, Along along, const std::string& metric) {
     const Profile counted = profile(runs, along, metric);
-    return compare(counted.runs, {"model.mixer"}, counted.columns).rows.at(0).mean;
+    return compare(runs, {"model.mixer"}, counted).rows.at(0).mean;
 }
 
 }  // namespace
@@ -225,12 +138,81 @@ TEST_CASE("answers along the segments, overwrites and distances of the test ques
     CHECK(row(runs, Along::segments, "valid_accuracy") == std::vector<double>{0.75});
     // The best policy of each column: a then b.
     CHECK(row(runs, Along::segments, "best_policy_accuracy") == std::vector<double>{0.5, 0.3});
-    const CompareTable table = compare(segments.runs, {"model.mixer"}, segments.columns);
+    // What a column pools is told: both lengths have questions at a distance of 1 to 8, and both ask about keys that did not change.
+    CHECK(segments.pooled.empty());
+    CHECK(profile(runs, Along::overwrites, "test_accuracy").pooled == Words{"length=128", "length=64"});
+    CHECK(profile(runs, Along::distance, "test_accuracy").pooled == Words{"length=128", "length=64"});
+    CHECK(profile(runs, Along::overwrites, "valid_accuracy").pooled.empty());
+    const CompareTable table = compare(runs, {"model.mixer"}, segments);
     CHECK(table.rows[1].failed == 1);
     CHECK(std::isnan(table.rows[1].mean[0]));
     CHECK(error_of([&] { profile(runs, Along::segments, "test_stale"); }) ==
           "'test_stale' is not counted by question; did you mean 'test_stale_rate'? There are: test_accuracy, valid_accuracy, best_policy_accuracy, "
           "test_correct_rate, test_stale_rate, valid_correct_rate, valid_stale_rate");
+}
+
+TEST_CASE("an answer can be stale where a key was overwritten before the test asks") {
+    CollectedRun run = answered("delta", 6);
+    CHECK(may_be_stale(run.record));
+    run.record.slices[2].overwrites = 0;
+    CHECK_FALSE(may_be_stale(run.record));
+}
+
+TEST_CASE("sizes of the summary are an axis too") {
+    std::vector<CollectedRun> runs = grid();
+    for (CollectedRun& run : runs)
+        if (!run.record.summary.empty()) run.record.summary["state_bytes"] = run.record.config[0].second == Attribute("delta") ? 8192 : 65536;
+    const CompareTable table = compare(runs, {"state_bytes"}, {"test_accuracy"});
+    CHECK(groups(table) == Words{"65536", "", "8192"});
+    CHECK(table.rows[0].values[0] == Attribute(std::int64_t{65536}));
+    CHECK(table.rows[0].measured[0] == 3);
+    CHECK_FALSE(table.rows[1].values[0].has_value());
+    CHECK(filter(runs, "state_bytes=8192").size() == 4);
+    CHECK(error_of([&] { best_over(runs, {}, {"state_bytes"}); }).rfind("no run has the config key 'state_bytes'. There are: ", 0) == 0);
+}
+
+TEST_CASE("luck is not chosen") {
+    const std::vector<CollectedRun> runs = grid();
+    CHECK(error_of([&] { best_over(runs, {"model.mixer"}, {"seed"}); }) ==
+          "--best-over seed would pick luck: a seed is no setting. The mean over seeds is taken by itself");
+    std::vector<CollectedRun> threads = runs;
+    for (std::size_t i = 0; i < threads.size(); ++i) threads[i].record.config.emplace_back("run.threads", static_cast<std::int64_t>(i));
+    CHECK(error_of([&] { best_over(threads, {"model.mixer"}, {"run.threads"}); }) ==
+          "--best-over run.threads would pick luck: run.threads makes no other run");
+}
+
+TEST_CASE("the best is chosen among answers to the same questions") {
+    const auto of_task = [](const std::string& task, double lr, std::int64_t data_seed) {
+        CollectedRun out = run("delta", lr, 1, scores(lr, lr));
+        out.record.config.insert(out.record.config.end(), {{"task.name", task},
+                                                           {"task.length", std::int64_t{64}},
+                                                           {"task.train.0.examples", std::int64_t{100}},
+                                                           {"task.valid", std::string("[]")},
+                                                           {"task.test.0.examples", std::int64_t{50}},
+                                                           {"data.seed", data_seed}});
+        return out;
+    };
+    const std::vector<CollectedRun> crossed = {of_task("mqar", 1e-3, 0), of_task("mqar", 3e-3, 0), of_task("overwrite", 1e-3, 0), of_task("overwrite", 3e-3, 0)};
+    CHECK(ids(best_over(crossed, {}, {"train.lr"}).runs) == Words{"delta-0.003-1", "delta-0.003-1"});
+    const std::vector<CollectedRun> apart = {of_task("mqar", 1e-3, 0), of_task("overwrite", 3e-3, 0)};
+    CHECK(error_of([&] { best_over(apart, {"model.mixer"}, {"train.lr"}); }) ==
+          "delta: the values of train.lr were tried on different questions (task.name differs), so their accuracies do not compare; "
+          "--by or --where takes them apart");
+    CHECK(ids(best_over(apart, {"task.name"}, {"train.lr"}).runs) == Words{"delta-0.001-1", "delta-0.003-1"});
+    const std::vector<CollectedRun> seeds = {of_task("mqar", 1e-3, 0), of_task("mqar", 1e-3, 1)};
+    CHECK(error_of([&] { best_over(seeds, {}, {"data.seed"}); }) ==
+          "the values of data.seed were tried on different questions (data.seed differs), so their accuracies do not compare; "
+          "--by or --where takes them apart");
+    std::vector<CollectedRun> longer = {of_task("mqar", 1e-3, 0), of_task("mqar", 3e-3, 0)};
+    longer[1].record.config.emplace_back("task.test.0.length", std::int64_t{128});
+    CHECK(error_of([&] { best_over(longer, {}, {"train.lr"}); }) ==
+          "the values of train.lr were tried on different questions (task.length of segment 0 differs), so their accuracies do not compare; "
+          "--by or --where takes them apart");
+    // Other training examples are a setting like others.
+    longer[1].record.config.back() = {"task.train.0.length", std::int64_t{128}};
+    CHECK(best_over(longer, {}, {"train.lr"}).notes == Words{"best train.lr 0.003 is the largest tried"});
+    for (CollectedRun& run : longer) run.record.config.emplace_back("train.batch", static_cast<std::int64_t>(1e4 * std::get<double>(run.record.config[2].second)));
+    CHECK(best_over(longer, {}, {"train.lr"}).notes == Words{"best train.lr 0.003 is the largest tried", "the candidates differ in train.batch too"});
 }
 
 TEST_CASE("the segment of a slice") {

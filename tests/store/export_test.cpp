@@ -49,7 +49,8 @@ const std::vector<std::string> keys = {"model.layers", "train.lr", "seed"};
 std::string text(ExportTable table, ExportFormat format, std::vector<std::string>* missing = nullptr) {
     std::string out;
     const std::vector<CollectedRun> all = runs();
-    for (const CollectedRun* run : export_runs(all, keys, table, format, [&](std::string_view piece) { out += piece; })) {
+    const auto read = [](const CollectedRun& run) { return run.record; };
+    for (const CollectedRun* run : export_runs(all, keys, table, format, read, [&](std::string_view piece) { out += piece; })) {
         if (missing) missing->push_back(run->run.run_id);
     }
     return out;
@@ -77,7 +78,8 @@ TEST_CASE("the same in json, with null for what is not there") {
     CHECK(rows[2]["model.layers"].is_null());
     CHECK(rows[2]["test_accuracy"].is_null());
     std::string none;
-    export_runs({}, keys, ExportTable::summary, ExportFormat::json, [&](std::string_view piece) { none += piece; });
+    const auto never = [](const CollectedRun&) { return RunRecord(); };
+    export_runs({}, keys, ExportTable::summary, ExportFormat::json, never, [&](std::string_view piece) { none += piece; });
     CHECK(Json::parse(none) == Json::array());
 }
 

@@ -65,6 +65,21 @@ TEST_CASE("collecting reports a missing and a damaged run in their rows") {
     CHECK(runs[4].problem == "cannot read '" + sweep.runs[4].folder + "/run.h5': No such file or directory");
 }
 
+TEST_CASE("of a run without a file the config is known from the plan, or from config.yaml beside it") {
+    const TemporaryFolder temporary;
+    for (const char* name : {"planned", "begun", "unreadable"}) make_folders(temporary.file(name));
+    write_file_atomic(temporary.file("begun") + "/config.yaml", "model: {mixer: delta, width: 64}\ntask: {test: [{length: 32}, {length: 64}]}\n");
+    write_file_atomic(temporary.file("unreadable") + "/config.yaml", "model: [");
+    const std::vector<CollectedRun> runs = collect({{"a", temporary.file("planned"), {}, "train: {lr: 1.0e-03}\n"},
+                                                    {"b", temporary.file("begun"), {}},
+                                                    {"c", temporary.file("unreadable"), {}}});
+    CHECK(runs[0].record.config == Attributes{{"train.lr", 1e-3}});
+    CHECK(runs[1].record.config == Attributes{{"model.mixer", std::string("delta")}, {"model.width", std::int64_t{64}},
+                                              {"task.test.0.length", std::int64_t{32}}, {"task.test.1.length", std::int64_t{64}}});
+    CHECK(runs[2].record.config.empty());
+    for (const CollectedRun& run : runs) CHECK_FALSE(run.present);
+}
+
 TEST_CASE("sweep.h5 holds typed columns of what varies, and can be rebuilt") {
     const Sweep& sweep = one_sweep();
     const std::vector<CollectedRun> runs = collect(sweep.runs);

@@ -295,13 +295,27 @@ TEST_CASE("tables at the end of a sweep") {
         collected.run = {"id" + mixer + seed, "folder", {{"model.mixer", mixer}, {"seed", seed}}};
         collected.present = true;
         if (std::isfinite(accuracy)) collected.record.summary = {{"test_accuracy", accuracy}, {"test_stale_rate", 0.25}, {"best_policy_accuracy", 0.5}};
+        collected.record.slices = {{1, 0, 1, 1, 8, "test all overwrites=1 distance=1..8"}};
+        collected.record.policy_names = {"first_of_key", "majority_of_row"};
         return collected;
     };
-    CHECK(result_table({run("linear", "1", 0.5), run("linear", "2", 0.7), run("delta", "1", 1.0), run("delta", "2", NAN)}, {"model.mixer", "seed"}) ==
+    std::vector<CollectedRun> runs = {run("linear", "1", 0.5), run("linear", "2", 0.7), run("delta", "1", 1.0), run("delta", "2", NAN)};
+    CHECK(result_table(runs, {"model.mixer", "seed"}) ==
           "model.mixer       accuracy          stale  best policy  runs\n"
           "linear       0.600 ± 0.141  0.250 ± 0.000        0.500  2\n"
           "delta                1.000          0.250        0.500  1 of 2\n");
+    CHECK(result_legend(runs, {"model.mixer", "seed"}) ==
+          "accuracy: of all test questions; ±: the sample deviation of a row's runs, beside their mean; stale: share of the answers that were true "
+          "before; best policy: of first_of_key, majority_of_row");
+    // Where no key is overwritten no answer can be stale.
+    for (CollectedRun& one : runs) one.record.slices[0].overwrites = 0;
+    CHECK(result_table({runs[0], runs[2]}, {"model.mixer", "seed"}) ==
+          "model.mixer  accuracy  best policy  runs\n"
+          "linear          0.500        0.500     1\n"
+          "delta           1.000        0.500     1\n");
+    CHECK(result_legend({runs[0], runs[2]}, {"model.mixer", "seed"}) == "accuracy: of all test questions; best policy: of first_of_key, majority_of_row");
     CHECK(result_table({run("delta", "1", NAN)}, {"model.mixer", "seed"}).empty());
+    CHECK(result_legend({run("delta", "1", NAN)}, {"model.mixer", "seed"}).empty());
 
     const TemporaryFolder folder;
     write_file_atomic(folder / "run.log", "");

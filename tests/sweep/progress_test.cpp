@@ -2,6 +2,7 @@
 
 #include "catch.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "temporary_folder.h"
 
 #include <cstdio>
@@ -57,9 +58,49 @@ TEST_CASE("a plain line of progress") {
 
 TEST_CASE("the live line has a bar") {
     Progress p = example();
-    CHECK(live_line("[2/8] delta", p) == "[2/8] delta [=>                  ]   6% | loss 0.6931 | acc 0.512 | 1.9 ms | 34.5k tok/s | eta 0:36");
+    CHECK(live_line({{"[2/8]", "delta", p}}, "", 0) ==
+          "[2/8] delta [=>                  ]   6% | loss 0.6931 | acc 0.512 | 1.9 ms | 34.5k tok/s | eta 0:36");
+    CHECK(live_line({{"run", "", p}}, "", 0) == "run [=>                  ]   6% | loss 0.6931 | acc 0.512 | 1.9 ms | 34.5k tok/s | eta 0:36");
     p.step = p.steps;
-    CHECK_THAT(live_line("x", p), ContainsSubstring("x [====================] 100% |") && ContainsSubstring("eta 0:00"));
+    CHECK_THAT(live_line({{"x", "", p}}, "", 0), ContainsSubstring("x [====================] 100% |") && ContainsSubstring("eta 0:00"));
+}
+
+TEST_CASE("the live line keeps the times left however narrow the terminal is") {
+    const RunAtWork run = {"[2/8]", "delta-lr=0.001-seed=3", example()};
+    CHECK(live_line({run}, "12:10", 120) ==
+          "[2/8] delta-lr=0.001-seed=3 [=>                  ]   6% | loss 0.6931 | acc 0.512 | 1.9 ms | eta 0:36 | sweep 12:10");
+    CHECK(live_line({run}, "12:10", 107) ==
+          "[2/8] delta-lr=0.001-seed=3 [=>                  ]   6% | loss 0.6931 | acc 0.512 | eta 0:36 | sweep 12:10");
+    CHECK(live_line({run}, "12:10", 79) == "[2/8] delta-lr=0.001-seed=3   6% | acc 0.512 | eta 0:36 | sweep 12:10");
+    CHECK(live_line({run}, "12:10", 60) == "[2/8] delta-lr=0.001…   6% | acc 0.512 | eta 0:36 | sweep 12:10");
+    for (std::size_t width = 50; width <= 160; ++width) {
+        const std::string line = live_line({run}, "12:10", width);
+        CHECK(display_width(line) <= width);
+        CHECK_THAT(line, ContainsSubstring("eta 0:36 | sweep 12:10"));
+    }
+}
+
+TEST_CASE("several runs share the live line") {
+    std::vector<RunAtWork> runs = {{"[1/8]", "a", example()}, {"[2-3/8]", "b", example()}};
+    CHECK(live_line(runs, "1:00", 0) == "[1/8] 6% acc 0.512 eta 0:36 | [2-3/8] 6% acc 0.512 eta 0:36 | sweep 1:00");
+    CHECK(live_line(runs, "1:00", 60) == "[1/8] 6% eta 0:36 | [2-3/8] 6% eta 0:36 | sweep 1:00");
+    CHECK(live_line(runs, "1:00", 40) == "[1/8] 6% | [2-3/8] 6% | sweep 1:00");
+    CHECK(live_line(runs, "1:00", 30) == "2 runs at work | sweep 1:00");
+}
+
+TEST_CASE("the time left for a sweep is that of what was done since it began") {
+    SweepClock clock({0, 0.5, 1, 0});
+    CHECK(clock.left(5) == "?");
+    clock.at(1, 0.5);
+    CHECK(clock.left(5) == "?");
+    clock.at(0, 0.25);
+    CHECK(clock.left(10) == "1:30");  // 0.25 in 10 s; 2.25 are left
+    clock.at(0, 0.1);                 // never back
+    clock.at(0, 1);
+    clock.at(1, 1);
+    CHECK(clock.left(30) == "0:20");
+    clock.at(3, 1);
+    CHECK(clock.left(45) == "0:00");
 }
 
 TEST_CASE("reports: a live line on a terminal, lines at an interval elsewhere, and the log in any case") {

@@ -1,0 +1,13 @@
+// A resolved config as the records have it.
+#pragma once
+
+#include "config/value.h"
+#include "store/run_file.h"
+
+namespace palimpsest {
+
+// One attribute per value of the resolved config, by dotted key, in its own type (true and false stay words: there is no boolean
+// that every reader knows).
+Attributes flat_config(const Value& resolved);
+
+}  // namespace palimpsest
