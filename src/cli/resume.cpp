@@ -20,16 +20,12 @@ struct Arguments {
     std::string run, results = "results", progress = "auto";
 };
 
-// Of the newest checkpoint: with as many a run goes on bit for bit, also one of a sweep whose workers shared the cores. 0: not known.
+// Of the checkpoint that it goes on from: with as many a run goes on bit for bit, also one of a sweep whose workers shared the cores. 0:
+// not known.
 std::int64_t threads_before(const std::string& checkpoints) {
-    const std::vector<std::int64_t> steps = train::checkpoint_steps(checkpoints);
-    if (steps.empty()) return 0;
-    try {
-        const std::string threads = train::read_checkpoint(train::checkpoint_path(checkpoints, steps.back())).fact("threads");
-        return threads.empty() ? 0 : std::stoll(threads);
-    } catch (const Error&) {
-        return 0;  // damaged: the trainer tells, and takes an older one
-    }
+    const std::optional<train::Checkpoint> newest = train::newest_checkpoint(checkpoints);
+    const std::string threads = newest ? newest->fact("threads") : "";
+    return threads.empty() ? 0 : std::stoll(threads);
 }
 
 ExitCode resume(const Arguments& arguments, const Session& session) {

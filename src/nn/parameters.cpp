@@ -117,7 +117,13 @@ void Parameters::allocate(const std::vector<std::uint64_t>& lane_seeds, const st
 
 std::int64_t Parameters::count() const {
     std::int64_t scalars = 0;
-    for (const ParameterInfo& info : table_) scalars += info.numel;
+    for (const ParameterInfo& info : table_) scalars += info.trained ? info.numel : 0;
+    return scalars;
+}
+
+std::int64_t Parameters::fixed_count() const {
+    std::int64_t scalars = 0;
+    for (const ParameterInfo& info : table_) scalars += info.trained ? 0 : info.numel;
     return scalars;
 }
 

@@ -70,7 +70,8 @@ public:
                   at::ScalarType dtype = at::kFloat);
 
     std::int64_t lanes() const { return lanes_; }
-    std::int64_t count() const;                      // trained and frozen scalars of one lane
+    std::int64_t count() const;                      // trained scalars of one lane
+    std::int64_t fixed_count() const;                // those of one lane that are drawn and never trained
     const std::vector<ParameterInfo>& table() const { return table_; }
     const at::Tensor& leaf(std::size_t index) const { return leaves_[index]; }
     // Whoever writes through a leaf's data pointer or into values() writes the parameter: there is one copy.

@@ -92,11 +92,9 @@ private:
         for (const RunOutcome& outcome : outcomes_) {
             const RunFolder folder(outcome.folder);
             const Action action = decide(folder).action;
-            const std::string checkpoints = folder.file("checkpoints");
             std::int64_t step = action == Action::start || action == Action::resume ? 0 : -1;
-            if (step == 0 && folder_exists(checkpoints)) {
-                const std::vector<std::int64_t> found = train::checkpoint_steps(checkpoints);
-                if (!found.empty()) step = found.back();
+            if (step == 0) {
+                if (const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder.file("checkpoints"))) step = newest->step;
             }
             steps.push_back(step);
         }

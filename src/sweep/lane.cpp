@@ -31,22 +31,13 @@ void point_latest_to(const std::string& folder) {
     if (error) fs::remove(temporary, error);
 }
 
-// The last training loss that stands in the file up to `step`.
-double loss_before(const std::string& file, std::int64_t step) {
-    double loss = not_a_number;
-    const RunRecord record = read_run(file);
-    const auto column = record.train.find("loss");
-    if (column == record.train.end()) return loss;
-    for (std::size_t i = 0; i < record.step.size() && record.step[i] <= step; ++i) loss = static_cast<double>(column->second[i]);
-    return loss;
-}
-
 const char* word(StopReason reason) {
     switch (reason) {
         case StopReason::finished: return "finished";
         case StopReason::early_stop: return "early_stop";
         case StopReason::interrupted: return "interrupted";
         case StopReason::non_finite: return "non_finite";
+        case StopReason::failed: return "error";
     }
     return "?";
 }
@@ -126,9 +117,15 @@ bool RunLane::lock() {
         skip({Action::skip, "finished"});
         return false;
     }
+    const std::optional<RunFailure> before = folder_.failure();
     folder_.clear_failed();
     point_latest_to(folder_.path());
     log_.emplace(folder_.file("run.log"));
+    if (before && before->reason == word(StopReason::non_finite))
+        log_warning("{}this run has failed before: {}. It goes on from its last checkpoint before that step; with the same program, device and "
+                    "threads its numbers are the same, and it fails again. Another train.lr, train.clip or train.non_finite is another run, "
+                    "with a folder of its own",
+                    recorder_.prefix(), before->message);
     return true;
 }
 
@@ -149,16 +146,16 @@ void RunLane::open(Trainer& trainer, std::int64_t from, std::function<std::strin
     reporter_.emplace(pack_.label, pack_.lanes > 1 ? ProgressMode::never : pack_.options.progress, &*log_);
     if (pack_.options.on_progress) reporter_->also(pack_.options.on_progress);
     const std::string file = folder_.file("run.h5");
-    const bool again = file_exists(file);
-    const double loss = again ? loss_before(file, from) : not_a_number;
-    RunWriter writer = again ? RunWriter::reopen(folder_.path(), from, spec.run.flush_seconds)
-                             : RunWriter::create(folder_.path(), run_header(run_, pack_, trainer), spec.run.flush_seconds);
+    RunWriter writer = file_exists(file) ? RunWriter::reopen(folder_.path(), from, spec.run.flush_seconds)
+                                         : RunWriter::create(folder_.path(), run_header(run_, pack_, trainer), spec.run.flush_seconds);
     if (!pack_.policy_answers.empty()) writer.policy_answers(pack_.policy_answers);
     writer.begin_start(host_name(), spec.run.device == Device::cpu ? "cpu" : "cuda", from);
     writer.flush();
-    recorder_.open(std::move(writer), *reporter_, loss, std::move(must_stop));
-    log_info("{} {}: {}", from > 0 ? fmt::format("from step {}:", from) : "run", folder_.path(),
-             fmt::format("{} parameters, {} of state at length {}", trainer.parameter_count(), format_bytes(trainer.state_bytes()), longest_length(spec.task)));
+    recorder_.open(std::move(writer), *reporter_, std::move(must_stop));
+    const std::int64_t fixed = trainer.fixed_parameter_count();
+    log_info("{} {}: {} parameters{}, {} of state at length {}", from > 0 ? fmt::format("from step {}:", from) : "run", folder_.path(),
+             trainer.parameter_count(), fixed > 0 ? fmt::format(" (and {} drawn, not trained)", fixed) : "",
+             format_bytes(trainer.state_bytes()), longest_length(spec.task));
 }
 
 void RunLane::end(const LaneResult& result, const StopRequest& request) {
@@ -172,6 +169,7 @@ void RunLane::end(const LaneResult& result, const StopRequest& request) {
             outcome_.message = fmt::format("interrupted at step {}", result.step);
             break;
         case StopReason::non_finite:
+        case StopReason::failed:
             end_failed({word(result.reason), result.message, result.step});
             return;
         case StopReason::finished:
@@ -196,7 +194,7 @@ void RunLane::end_finished(const LaneResult& result, RunWriter& writer) {
     attributes.emplace_back("lanes", static_cast<std::int64_t>(pack_.lanes));
     LaneResult recorded = result;
     if (result.step == from_) recorded.tokens_per_second = not_a_number;  // killed after its last step: this start made none
-    writer.finish("finished", summary_values(recorded, pack_.slices, pack_.policy_answers, recorder_.final_loss(), eval.mean), attributes);
+    writer.finish("finished", summary_values(recorded, pack_.slices, pack_.policy_answers, eval.mean), attributes);
     folder_.write_done();
     outcome_.state = RunState::finished;
     outcome_.valid_accuracy = result.last.valid_accuracy;

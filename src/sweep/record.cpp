@@ -52,13 +52,7 @@ RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer
     header.provenance.emplace_back("data_seed", spec.data.seed);
     header.provenance.emplace_back("deterministic", std::int64_t{spec.run.device == Device::cpu ? 1 : 0});
     header.git_diff = code_changes();
-    const std::pair<const char*, const char*> words[] = {{"1", "training loss, mean over the steps since the row before"},
-                                                         {"1", "training accuracy, mean over the steps since the row before"},
-                                                         {"1", "norm of the gradient before clipping, mean since the row before"},
-                                                         {"1", "learning rate"},
-                                                         {"1", "updates skipped since the start of the run"}};
-    static_assert(std::size(words) == std::size(train_metric_names));
-    for (std::size_t i = 0; i < std::size(words); ++i) header.train_metrics.push_back({train_metric_names[i], words[i].first, words[i].second});
+    for (const TrainMetric& metric : train_metrics) header.train_metrics.push_back({metric.name, metric.units, metric.words});
     header.slices = trainer.slices();
     for (int c = 0; c < answer_classes; ++c) header.answer_classes.push_back(to_string(static_cast<Answer>(c)));
     if (spec.eval.policies) {
@@ -78,8 +72,7 @@ double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<
 }
 
 std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,
-                                                                         const std::vector<std::int64_t>& policy_answers, double final_loss,
-                                                                         AccuracyMean mean) {
+                                                                         const std::vector<std::int64_t>& policy_answers, AccuracyMean mean) {
     const double stale = result.last.answers.empty() ? not_a_number : test_share(slices, result.last.answers.data(), Answer::stale, mean);
     return {{"test_accuracy", result.last.test_accuracy, "1"},
             {"valid_accuracy", result.last.valid_accuracy, "1"},
@@ -88,21 +81,21 @@ std::vector<std::tuple<std::string, double, std::string>> summary_values(const L
             {"best_valid_accuracy", result.best.valid_accuracy, "1"},
             {"best_test_accuracy", result.best.test_accuracy, "1"},
             {"best_policy_accuracy", best_policy_accuracy(slices, policy_answers, mean), "1"},
-            {"final_loss", final_loss, "1"},
+            {"final_loss", result.final_loss, "1"},
             {"steps", static_cast<double>(result.step), "1"},
             {"parameters", static_cast<double>(result.parameters), "1"},
+            {"fixed_parameters", static_cast<double>(result.fixed_parameters), "1"},
             {"state_bytes", static_cast<double>(result.state_bytes), "byte"},
             {"state_length", static_cast<double>(result.state_length), "1"},
             {"seconds", result.seconds, "s"},
             {"tokens_per_second", result.tokens_per_second, "s-1"}};
 }
 
-void RunRecorder::open(RunWriter writer, ProgressReporter& reporter, double final_loss, std::function<std::string()> must_stop) {
+void RunRecorder::open(RunWriter writer, ProgressReporter& reporter, std::function<std::string()> must_stop) {
     const std::lock_guard lock(mutex_);
     must_stop_ = std::move(must_stop);
     writer_.emplace(std::move(writer));
     reporter_ = &reporter;
-    final_loss_ = final_loss;
     began_ = std::chrono::steady_clock::now();
 }
 
@@ -110,7 +103,6 @@ void RunRecorder::train_row(std::int64_t step, std::span<const float> metrics) {
     if (const std::string problem = must_stop_(); !problem.empty()) throw LostLock(problem);
     const std::lock_guard lock(mutex_);
     writer_->train_row(step, metrics);
-    final_loss_ = static_cast<double>(metrics[0]);
     last_step_ = step;
 }
 

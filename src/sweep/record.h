@@ -28,8 +28,7 @@ public:
 
 // name, value, unit; for a run that came to its end.
 std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,
-                                                                         const std::vector<std::int64_t>& policy_answers, double final_loss,
-                                                                         AccuracyMean mean);
+                                                                         const std::vector<std::int64_t>& policy_answers, AccuracyMean mean);
 // The best accuracy that a shallow policy reaches on the test questions; NaN when none was scored.
 double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers, AccuracyMean mean);
 
@@ -39,7 +38,7 @@ public:
     // `prefix` of its messages: which lane of a pack speaks.
     explicit RunRecorder(std::string prefix) : prefix_(std::move(prefix)) {}
     // `must_stop`: asked at every log point; a text that is not empty is thrown as LostLock.
-    void open(RunWriter writer, ProgressReporter& reporter, double final_loss, std::function<std::string()> must_stop);
+    void open(RunWriter writer, ProgressReporter& reporter, std::function<std::string()> must_stop);
     RunWriter* writer() { return writer_ ? &*writer_ : nullptr; }  // nullptr before open
 
     void train_row(std::int64_t step, std::span<const float> metrics) override;
@@ -50,7 +49,6 @@ public:
     void warning(const std::string& message) override;
 
     const std::string& prefix() const { return prefix_; }
-    double final_loss() const { return final_loss_; }
 
     // From another thread: closes the file and never lets go of it, so that the training thread writes nothing more.
     void close_for_good(const std::string& reason);
@@ -62,7 +60,6 @@ private:
     std::optional<RunWriter> writer_;
     ProgressReporter* reporter_ = nullptr;
     std::chrono::steady_clock::time_point began_;
-    double final_loss_ = 0;
     std::int64_t last_step_ = 0;
 };
 

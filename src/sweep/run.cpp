@@ -38,10 +38,30 @@ std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
     }
 }
 
+// Writes down what was thrown. Where the lock is another's by now, nothing more is written.
+void end_thrown(RunLane& lane, const std::exception_ptr& thrown, std::int64_t step) {
+    RunFailure failure;
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const LostLock& lost) {
+        try {
+            lane.folder().heartbeat(std::chrono::seconds(0));
+        } catch (const Error& error) {
+            lane.end_lost(error.what());
+            return;
+        }
+        failure = {"error", fmt::format("stopped with its pack: {}", lost.what()), -1};
+    } catch (const std::exception& error) {
+        failure = failure_of(error);
+    }
+    failure.step = step > 0 ? step : -1;
+    lane.end_failed(failure);
+}
+
 // Trains locked lanes under the eyes of the attendant and writes down how each ended.
 void train_lanes(Trainer& trainer, const RunSpec& spec, const Lanes& lanes, PackFacts& pack, const StopRequest& request) {
-    std::optional<RunFailure> failure;
-    std::vector<LaneResult> results;
+    std::exception_ptr failure;  // of the pack as a whole
+    std::vector<LaneResult> results(lanes.size());
     try {
         std::vector<RunFolder*> folders;
         for (RunLane* lane : lanes) folders.push_back(&lane->folder());
@@ -51,31 +71,27 @@ void train_lanes(Trainer& trainer, const RunSpec& spec, const Lanes& lanes, Pack
         const std::int64_t from = trainer.resume();
         pack.slices = trainer.slices();
         if (spec.eval.policies) pack.policy_answers = trainer.policy_answers();
-        for (RunLane* lane : lanes) lane->open(trainer, from, [&attendant] { return attendant.problem(); });
+        for (std::size_t i = 0; i < lanes.size(); ++i) {
+            if (trainer.failure(i)) continue;
+            try {
+                lanes[i]->open(trainer, from, [&attendant] { return attendant.problem(); });
+            } catch (const std::exception&) {
+                trainer.fail_lane(i, std::current_exception());
+            }
+        }
         log_debug("palimpsest {} at {}, LibTorch {}, {} on {}", build_info().version, short_commit(), libtorch_version(), cpu_model(), host_name());
         results = trainer.run(request.stop);
-    } catch (const LostLock& lost) {
-        for (RunLane* lane : lanes) {
-            try {
-                lane->folder().heartbeat(std::chrono::seconds(0));
-            } catch (const Error& error) {
-                lane->end_lost(error.what());
-                continue;
-            }
-            lane->end_failed({"error", fmt::format("stopped with its pack: {}", lost.what()), -1});
-        }
-        return;
-    } catch (const std::exception& error) {
-        failure = failure_of(error);
+    } catch (const std::exception&) {
+        failure = std::current_exception();
     }
     for (std::size_t i = 0; i < lanes.size(); ++i) {
-        std::optional<RunFailure> of_lane = failure;
+        std::exception_ptr thrown = failure ? failure : results[i].failure;
         try {
-            if (!of_lane) lanes[i]->end(results[i], request);
-        } catch (const std::exception& error) {
-            of_lane = RunFailure{"error", error.what(), results[i].step};
+            if (!thrown) lanes[i]->end(results[i], request);
+        } catch (const std::exception&) {
+            thrown = std::current_exception();
         }
-        if (of_lane) lanes[i]->end_failed(*of_lane);
+        if (thrown) end_thrown(*lanes[i], thrown, results[i].step);
     }
 }
 

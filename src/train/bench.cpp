@@ -24,7 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double milliseconds_since(Clock::time_point then) { return std::chrono::duration<double, std::milli>(Clock::now() - then).count(); }
+double milliseconds_since(Clock::time_point then) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - then).count();
+}
 
 double processor_milliseconds() {
     timespec now{};
@@ -58,8 +60,16 @@ std::int64_t peak(at::Device device) {
 
 StepTimes Trainer::Impl::time_steps(std::int64_t warmup, std::int64_t repeats, bool operators) {
     const auto wait = [this] { train::synchronize(runtime.device); };
-    const auto one_step = [this] { train_step(step++); };
     StepTimes times;
+    const auto take = [&] {
+        window.take([&](std::int64_t at_step, std::size_t, std::int64_t) {
+            if (times.not_finite == 0) times.not_finite = at_step;
+        });
+    };
+    const auto one_step = [&] {
+        if (window.full()) take();
+        train_step(step++);
+    };
     Clock::time_point then;
     const auto split = [&](StepPart part) {
         wait();
@@ -76,7 +86,7 @@ StepTimes Trainer::Impl::time_steps(std::int64_t warmup, std::int64_t repeats, b
     const std::vector<double> divided = train::time_calls(split_step, wait, 0, repeats);
     part_done = nullptr;
     if (times.total.empty()) times.total = divided;
-    times.loss = ring.select(0, (step - 1) % log_every).select(0, 0).select(0, Column::loss).item<double>();
+    take();
     if (!operators) return times;
     times.operators = train::operator_times([&] {
         for (std::int64_t i = 0; i < repeats; ++i) one_step();
@@ -149,14 +159,14 @@ StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t war
     const Runtime runtime = apply_runtime(run.run);
     out.threads = runtime.threads;
     reset_peak(runtime.device);
-    if (warmup > 0) trainer.time_steps(warmup, 0, false);
+    const std::int64_t broken_early = warmup > 0 ? trainer.time_steps(warmup, 0, false).not_finite : 0;
     const double before = processor_milliseconds();
     out.times = trainer.time_steps(0, repeats, false);
     out.processor = (processor_milliseconds() - before) / static_cast<double>(repeats * (runtime.device.is_cuda() ? 2 : 1));
     if (operators) out.times.operators = trainer.time_steps(0, repeats, true).operators;
     out.peak_memory = peak(runtime.device);
-    if (!std::isfinite(out.times.loss))
-        fail(ExitCode::run_failed, "the loss is not finite after {} steps: such a run has no speed", warmup + repeats);
+    if (const std::int64_t step = broken_early > 0 ? broken_early : out.times.not_finite; step > 0)
+        fail(ExitCode::run_failed, "step {}: the loss or its gradient is not finite: such a run has no speed", step);
     return out;
 }
 

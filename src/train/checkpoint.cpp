@@ -14,7 +14,8 @@
 namespace palimpsest::train {
 namespace {
 
-constexpr std::string_view magic = "palimpsest-checkpoint ", format_version = "1";
+constexpr std::string_view magic = "palimpsest-checkpoint ";
+constexpr std::int64_t format_version = 2, oldest_format = 1;
 constexpr std::string_view prefix = "step-", suffix = ".ckpt";
 
 struct TypeName {
@@ -128,9 +129,13 @@ Checkpoint read_checkpoint(const std::string& path) {
     Header header(path, content);
     const std::string_view first = header.line();
     if (!first.starts_with(magic)) header.damaged("it does not begin with 'palimpsest-checkpoint'");
-    if (first.substr(magic.size()) != format_version)
-        fail(ExitCode::run_failed, "checkpoint {} was written in format {}; this tool reads format {}", path,
-             first.substr(magic.size()), format_version);
+    const std::int64_t format = header.number(first.substr(magic.size()));
+    if (format < oldest_format || format > format_version)
+        fail(ExitCode::usage,
+             "checkpoint {} was written in format {}; this program reads formats {} to {}. Go on with a program that reads it, or "
+             "move "
+             "the file away: then the run goes on from an older one, or begins anew",
+             path, format, oldest_format, format_version);
     if (content.size() < header.position() + 8) header.damaged("it ends too early");
     std::uint64_t stored = 0;
     for (std::size_t i = 0; i < 8; ++i)
@@ -138,6 +143,7 @@ Checkpoint read_checkpoint(const std::string& path) {
     if (fnv1a(std::string_view(content).substr(0, content.size() - 8)) != stored) header.damaged("its checksum is wrong");
 
     Checkpoint out;
+    out.format = format;
     for (std::string_view line = header.line(); line != "end"; line = header.line()) {
         const auto [word, rest] = split_at_blank(line);
         const auto [name, text] = split_at_blank(rest);
@@ -202,9 +208,37 @@ std::vector<std::int64_t> checkpoint_steps(const std::string& folder) {
     return out;
 }
 
-void rotate_checkpoints(const std::string& folder, std::size_t keep) {
+Checkpoint read_checkpoint(const std::string& folder, std::int64_t step) {
+    const std::string path = checkpoint_path(folder, step);
+    Checkpoint out = read_checkpoint(path);
+    if (out.step != step) fail(ExitCode::run_failed, "checkpoint {} is of step {}, against its name", path, out.step);
+    if (out.fact("ended") == "non_finite")
+        fail(ExitCode::run_failed, "checkpoint {} is one of a failed end ({}), from which nothing can go on", path,
+             out.fact("message"));
+    return out;
+}
+
+std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
+    const std::vector<std::int64_t> steps = checkpoint_steps(folder);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+        try {
+            return read_checkpoint(folder, *step);
+        } catch (const Error&) {
+            // Who goes on from it tells what is wrong.
+        }
+    }
+    return std::nullopt;
+}
+
+void rotate_checkpoints(const std::string& folder, std::int64_t step, std::size_t keep) {
     std::vector<std::int64_t> steps = checkpoint_steps(folder);
+    std::erase_if(steps, [&](std::int64_t other) { return other > step; });
     for (std::size_t i = 0; i + keep < steps.size(); ++i) remove_file(checkpoint_path(folder, steps[i]));
+}
+
+void remove_checkpoints_after(const std::string& folder, std::int64_t step) {
+    for (const std::int64_t other : checkpoint_steps(folder))
+        if (other > step) remove_file(checkpoint_path(folder, other));
 }
 
 }  // namespace palimpsest::train

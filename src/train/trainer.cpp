@@ -56,7 +56,7 @@ Trainer::Impl::Impl(const RunSpec& run_spec, std::vector<Lane> run_lanes)
       learning_rate(spec.train, data.order().steps(), data.order().epoch_steps()),
       evaluator(segments, spec.eval, static_cast<std::uint64_t>(spec.data.seed),
                 spec.train.eval_batch > 0 ? spec.train.eval_batch : spec.train.batch, runtime.device, runtime.threads),
-      log_every(std::max<std::int64_t>(1, spec.run.log_every)),
+      window(static_cast<std::int64_t>(lanes.size()), runtime.device),
       states(lanes.size()) {
     const auto count = static_cast<std::int64_t>(lanes.size());
     at::Tensor seeds = at::empty({count}, at::kLong), rates = at::empty({count}, at::kFloat);
@@ -67,8 +67,6 @@ Trainer::Impl::Impl(const RunSpec& run_spec, std::vector<Lane> run_lanes)
     }
     lane_seeds = seeds.to(runtime.device);
     lane_lr = rates.to(runtime.device);
-    ring = at::zeros({log_every, count, ring_columns}, at::TensorOptions().dtype(at::kFloat).device(runtime.device));
-    window.resize(static_cast<std::size_t>(ring.numel()));
     if (spec.data.check_overlap) check_overlap();
 }
 
@@ -88,10 +86,14 @@ void Trainer::Impl::check_overlap() const {
          found, checked, spec.task.name);
 }
 
+// A lane that has ended stays at its last step: what depends on the step stays with it.
 StepContext Trainer::Impl::context(std::int64_t at_step, bool training) const {
     StepContext out;
     out.training = training;
     out.step = at::full({lane_seeds.size(0)}, at_step, lane_seeds.options());
+    for (std::size_t lane = 0; lane < states.size(); ++lane)
+        if (states[lane].ended)
+            out.step.select(0, static_cast<std::int64_t>(lane)).fill_(std::max<std::int64_t>(0, states[lane].step - 1));
     out.lane_seeds = lane_seeds;
     return out;
 }
@@ -119,11 +121,10 @@ void Trainer::Impl::train_step(std::int64_t n) {
     const at::Tensor scores = logits.detach(), targets = batch.targets.unsqueeze(2), right = scores.gather(2, targets).squeeze(2);
     const at::Tensor correct = right > scores.scatter_(2, targets, -std::numeric_limits<double>::infinity()).amax(2);
     const at::Tensor accuracies = correct.view({correct.size(0), -1, batch.value_tokens}).all(2).to(at::kFloat).mean(1);
-    ring.select(0, n % log_every)
-        .copy_(at::stack({losses.detach(), accuracies, optimizer.gradient_norm().to(at::kFloat), lane_lr * factor,
+    window.put(at::stack({losses.detach(), accuracies, optimizer.gradient_norm().to(at::kFloat), lane_lr * factor,
                           optimizer.skipped().to(at::kFloat), optimizer.cause().to(at::kFloat)},
                          1));
-    tokens += batch.tokens.size(1) * batch.tokens.size(2);
+    pace.made_step(batch.tokens.size(1) * batch.tokens.size(2));
     done(StepPart::metrics);
 }
 
@@ -144,8 +145,8 @@ void Trainer::Impl::evaluate() {
         if (lane.ended) continue;
         lane.last = results[r];
         if (lane.best.step == 0 || selected(lane.last) > selected(lane.best)) lane.best = lane.last;
-        if (lanes[r].sink) lanes[r].sink->eval(lane.last);
-        if (spec.train.early_stop > 0 && selected(lane.last) > spec.train.early_stop && step < data.order().steps())
+        tell(r, [&](RunSink& sink) { sink.eval(lane.last); });
+        if (!lane.ended && spec.train.early_stop > 0 && selected(lane.last) > spec.train.early_stop && step < data.order().steps())
             end_lane(r, StopReason::early_stop, step, {});
     }
 }
@@ -157,44 +158,48 @@ std::vector<LaneResult> Trainer::Impl::run(const std::atomic<bool>& stop) {
     const std::int64_t steps = data.order().steps();
     bool interrupted = false;
     std::int64_t saved = step;
-    row_step = step;
-    clock.start();
+    pace.start();
     while (step < steps && !all_ended() && !interrupted) {
         train_step(step++);
-        const bool evaluating = evaluation_due(), logging = step % log_every == 0 || step == steps;
+        const bool evaluating = evaluation_due(),
+                   logging = step % std::max<std::int64_t>(1, spec.run.log_every) == 0 || step == steps;
         const bool saving = spec.run.checkpoint_every > 0 && (step % spec.run.checkpoint_every == 0 || step == steps);
         interrupted = stop.load(std::memory_order_relaxed) && step < steps;
-        if (!evaluating && !logging && !saving && !interrupted) continue;
+        if (!evaluating && !logging && !saving && !interrupted && !window.full()) continue;
 
         settle();
-        clock.stop();
+        pace.stop();
         if (logging) write_rows();
         if (evaluating && !all_ended()) evaluate();
         if (saving || interrupted) {
             write_checkpoints();
             saved = step;
         }
-        clock.start();
+        pace.start();
     }
-    clock.stop();
+    pace.stop();
     // All lanes ended before the last step.
     if (saved != step && spec.run.checkpoint_every > 0) write_checkpoints();
 
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    const std::int64_t parameters = model.parameters().count(), state_bytes = model.state_bytes(segments.longest);
+    const std::int64_t state_bytes = model.state_bytes(segments.longest);
     std::vector<LaneResult> results;
-    for (const LaneState& lane : states) {
+    for (std::size_t r = 0; r < states.size(); ++r) {
+        const LaneState& lane = states[r];
         LaneResult result;
+        result.final_loss = window.open(r).recent_loss();
         result.reason = lane.ended ? lane.reason : interrupted ? StopReason::interrupted : StopReason::finished;
         result.message = lane.message;
+        result.failure = lane.failure;
         result.step = lane.ended ? lane.step : step;
         result.last = lane.last;
         result.best = lane.best;
-        result.parameters = parameters;
+        result.parameters = model.parameters().count();
+        result.fixed_parameters = model.parameters().fixed_count();
         result.state_bytes = state_bytes;
         result.state_length = segments.longest;
         result.seconds = seconds;
-        result.tokens_per_second = clock.seconds() > 0 ? static_cast<double>(tokens) / clock.seconds() : 0;
+        result.tokens_per_second = pace.tokens_per_second();
         results.push_back(std::move(result));
     }
     return results;
@@ -206,6 +211,14 @@ Trainer::~Trainer() = default;
 
 std::int64_t Trainer::resume() {
     return impl_->resume();
+}
+
+void Trainer::fail_lane(std::size_t lane, std::exception_ptr failure) {
+    impl_->fail_lane(lane, std::move(failure));
+}
+
+std::exception_ptr Trainer::failure(std::size_t lane) const {
+    return impl_->states.at(lane).failure;
 }
 
 std::vector<LaneResult> Trainer::run(const std::atomic<bool>& stop) {
@@ -226,6 +239,10 @@ std::vector<std::int64_t> Trainer::policy_answers() const {
 
 std::int64_t Trainer::parameter_count() const {
     return impl_->model.parameters().count();
+}
+
+std::int64_t Trainer::fixed_parameter_count() const {
+    return impl_->model.parameters().fixed_count();
 }
 
 std::int64_t Trainer::state_bytes() {

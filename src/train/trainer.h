@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -22,10 +23,20 @@ struct LaneValues {
 };
 LaneValues lane_values(const RunSpec& spec);
 
-// The columns of a training row, in order. A row stands for the steps since the row before it: means over the updates made among
-// them (loss, accuracy, gradient norm before clipping), the lr of the last, and all updates skipped since the start of the run. A
-// mean over no update is NaN.
-inline constexpr const char* train_metric_names[] = {"loss", "accuracy", "gradient_norm", "lr", "skipped"};
+// The columns of a training row, in order. A row stands for the steps since the row before it: a mean is one over the updates made
+// among them (NaN over no update), the others are those of the last step.
+enum class Reduce { mean, last };
+struct TrainMetric {
+    const char *name, *units, *words;
+    Reduce reduce;
+};
+inline constexpr TrainMetric train_metrics[] = {
+    {"loss", "1", "training loss, mean over the steps since the row before", Reduce::mean},
+    {"accuracy", "1", "training accuracy, mean over the steps since the row before", Reduce::mean},
+    {"gradient_norm", "1", "norm of the gradient before clipping, mean since the row before", Reduce::mean},
+    {"lr", "1", "learning rate", Reduce::last},
+    {"skipped", "1", "updates skipped since the start of the run", Reduce::last},
+};
 
 struct EvalResult {
     std::int64_t step = 0;
@@ -41,7 +52,7 @@ struct Progress {
     double tokens_per_second = 0;
 };
 
-// One lane's listener. The default does nothing.
+// One lane's listener. The default does nothing. What it throws ends its lane as failed, and no other.
 class RunSink {
 public:
     virtual ~RunSink() = default;
@@ -54,14 +65,17 @@ public:
     virtual void warning(const std::string& /*message*/) {}
 };
 
-enum class StopReason { finished, early_stop, interrupted, non_finite };
+enum class StopReason { finished, early_stop, interrupted, non_finite, failed };
 
 struct LaneResult {
     StopReason reason = StopReason::finished;
-    std::string message;    // non_finite: step, lane and tensor named
-    std::int64_t step = 0;  // at which the lane ended; steps count from 1
-    EvalResult last, best;  // best by spec.eval.select_by
-    std::int64_t parameters = 0, state_bytes = 0, state_length = 0;
+    std::string message;                                // non_finite: step, lane and tensor named; failed: what the failure says
+    std::exception_ptr failure;                         // failed: what its listener or its checkpoint folder threw
+    std::int64_t step = 0;                              // at which the lane ended; steps count from 1
+    EvalResult last, best;                              // best by spec.eval.select_by
+    double final_loss = 0;                              // training loss, mean over the last 50 updates
+    std::int64_t parameters = 0, fixed_parameters = 0;  // trained; and drawn once for all
+    std::int64_t state_bytes = 0, state_length = 0;
     double seconds = 0;            // wall time of this start, everything included
     double tokens_per_second = 0;  // of this lane, over the time spent in training steps of this start
 };
@@ -81,7 +95,7 @@ inline constexpr const char* step_part_names[] = {"data", "forward", "backward",
 struct StepTimes {
     std::vector<double> total;
     std::array<std::vector<double>, std::size(step_part_names)> parts;
-    double loss = 0;                             // of the last step
+    std::int64_t not_finite = 0;                 // the first step whose loss or gradient was not finite; 0: none
     std::vector<train::OperatorTime> operators;  // of a step, the longest first; where they were asked for
 };
 
@@ -91,18 +105,24 @@ public:
     Trainer(const RunSpec& spec, std::vector<Lane> lanes);
     ~Trainer();
 
-    // Loads the newest good checkpoint of every lane (all at one step); returns that step, or 0 when there is none.
+    // Loads the newest good checkpoint of every lane (all at one step) and removes those beyond it, which the run makes again;
+    // returns that step, or 0 when there is none. A lane whose checkpoint is refused (of another run, model or format) fails alone.
     std::int64_t resume();
+    // Before run(): takes a lane out of the pack, or tells why it is out. It takes part no more, and its result says `failed`.
+    void fail_lane(std::size_t lane, std::exception_ptr failure);
+    std::exception_ptr failure(std::size_t lane) const;  // null: none
     // Runs to the end, or until `stop` becomes true (then finishes the step and checkpoints). Once.
     std::vector<LaneResult> run(const std::atomic<bool>& stop);
-    // Instead of a run: makes `warmup` steps, then measures `repeats`; on a GPU as many again for the parts, since to wait for each of
-    // them would slow the step. `operators` (on the CPU) asks for these too, in as many steps again. The run must have so many steps.
+    // Instead of a run: makes `warmup` steps, then measures `repeats`; on a GPU as many again for the parts, since to wait for each
+    // of them would slow the step. `operators` (on the CPU) asks for these too, in as many steps again. The run must have so many
+    // steps.
     StepTimes time_steps(std::int64_t warmup, std::int64_t repeats, bool operators);
 
     std::vector<struct Slice> slices() const;          // of the evaluation, for the run's header
     std::vector<std::int64_t> policy_answers() const;  // [policy, S, C] of the task's shallow policies
-    std::int64_t parameter_count() const;
-    std::int64_t state_bytes();  // at the longest segment
+    std::int64_t parameter_count() const;              // trained
+    std::int64_t fixed_parameter_count() const;        // drawn, not trained
+    std::int64_t state_bytes();                        // at the longest segment
 
 private:
     struct Impl;

@@ -9,6 +9,7 @@
 #include "train/checkpoint.h"
 #include "train/data.h"
 #include "train/evaluate.h"
+#include "train/metric_window.h"
 #include "train/optimizer.h"
 #include "train/runtime.h"
 #include "train/schedule.h"
@@ -16,34 +17,45 @@
 
 namespace palimpsest {
 
-// Time spent in training steps: paused during evaluation and checkpoints.
-class StepClock {
+// Steps of this start, the tokens of one lane in them, and the time spent in them: paused during evaluation and checkpoints.
+class Pace {
 public:
     void start() { began_ = std::chrono::steady_clock::now(); }
     void stop() {
-        if (began_) seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - *began_).count();
+        now_.seconds = seconds();
         began_.reset();
     }
-    double seconds() const {
-        return seconds_ + (began_ ? std::chrono::duration<double>(std::chrono::steady_clock::now() - *began_).count() : 0);
+    void made_step(std::int64_t tokens) {
+        ++now_.steps;
+        now_.tokens += tokens;
     }
+    void lap() { lap_ = {now_.steps, now_.tokens, seconds()}; }
+
+    double seconds() const {
+        return now_.seconds + (began_ ? std::chrono::duration<double>(std::chrono::steady_clock::now() - *began_).count() : 0);
+    }
+    double tokens_per_second() const { return rate(static_cast<double>(now_.tokens), seconds()); }
+    double lap_tokens_per_second() const { return rate(static_cast<double>(now_.tokens - lap_.tokens), seconds() - lap_.seconds); }
+    double lap_seconds_per_step() const { return rate(seconds() - lap_.seconds, static_cast<double>(now_.steps - lap_.steps)); }
 
 private:
+    struct Reading {
+        std::int64_t steps = 0, tokens = 0;
+        double seconds = 0;
+    };
+    static double rate(double amount, double of) { return of > 0 ? amount / of : 0; }
+
     std::optional<std::chrono::steady_clock::time_point> began_;
-    double seconds_ = 0;
+    Reading now_, lap_;
 };
 
 struct Trainer::Impl {
-    // Columns of the ring: those of a training row, then what was not finite (train::Cause).
-    static constexpr std::int64_t row_columns = static_cast<std::int64_t>(std::size(train_metric_names)),
-                                  ring_columns = row_columns + 1;
-    enum Column : std::size_t { loss, accuracy, gradient_norm, lr, skipped, cause };
-
     // What the host knows of a lane.
     struct LaneState {
         bool ended = false;
         StopReason reason = StopReason::finished;
         std::string message;
+        std::exception_ptr failure;
         std::int64_t step = 0;
         EvalResult last, best;  // step 0: none yet
     };
@@ -62,21 +74,27 @@ struct Trainer::Impl {
     StepTimes time_steps(std::int64_t warmup, std::int64_t repeats, bool operators);
 
     // trainer_lanes.cpp
-    void settle();                                        // reads the ring: lanes that went non-finite are ended or warned about
-    void write_rows();                                    // the window's row of every lane that has not ended, and progress
-    void write_row(std::size_t lane, std::int64_t rows);  // the row over the window's first `rows` steps
+    void settle();                     // takes the metrics: lanes that went non-finite are ended or warned about
+    void write_rows();                 // the row of every lane that has not ended, and progress
+    void write_row(std::size_t lane);  // over the steps since its last one
     void end_lane(std::size_t lane, StopReason reason, std::int64_t at_step, std::string message);
-    std::string name_cause(std::int64_t step, std::int64_t lane, std::int64_t cause);
+    void fail_lane(std::size_t lane, std::exception_ptr failure);
+    void freeze(std::size_t lane, StopReason reason, std::int64_t at_step, std::string message);
+    // Whatever `action` throws ends this lane alone. False where it threw.
+    bool guarded(std::size_t lane, const std::function<void()>& action);
+    void tell(std::size_t lane, const std::function<void(RunSink&)>& what);
+    void warn(std::size_t lane, const std::string& message);
+    std::string name_cause(std::int64_t step, std::size_t lane, std::int64_t cause);
     bool all_ended() const;
-    void warn(std::size_t lane, const std::string& message) const;
-    std::int64_t window_start() const { return (step - 1) / log_every * log_every; }
 
     // trainer_resume.cpp
     void write_checkpoints();
+    void write_checkpoint(std::size_t lane, const train::Checkpoint& checkpoint);
     train::Checkpoint pack(std::size_t lane, const at::Tensor& values, const at::Tensor& first, const at::Tensor& second);
     std::vector<std::pair<std::string, at::Tensor>> lane_arrays(std::size_t lane, const at::Tensor& values, const at::Tensor& first,
                                                                 const at::Tensor& second);
     std::int64_t resume();
+    std::optional<train::Checkpoint> good_checkpoint(std::size_t lane, std::int64_t at_step);
     void unpack(std::size_t lane, const train::Checkpoint& checkpoint);
     std::vector<std::pair<std::string, std::string>> identity(std::size_t lane) const;
     void check_identity(std::size_t lane, const train::Checkpoint& checkpoint, const std::string& path);
@@ -92,19 +110,13 @@ struct Trainer::Impl {
     train::Evaluator evaluator;
 
     at::Tensor lane_seeds, lane_lr;  // [R] int64, [R] float, on the device
-    std::int64_t log_every;
-    at::Tensor ring;               // [log_every, R, ring_columns] float, on the device: the steps since the last row
-    std::vector<float> window;     // the same on the host, as far as it was read
-    std::int64_t window_rows = 0;  // rows of `window` that were looked at
-    std::int64_t step = 0;         // steps made
+    train::MetricWindow window;
+    std::int64_t step = 0;  // steps made
     std::vector<LaneState> states;
     bool has_run = false;
     std::function<void(StepPart)> part_done;  // told after each part of a step, where somebody measures
 
-    StepClock clock;
-    std::int64_t tokens = 0;  // of one lane, in this start
-    double row_seconds = 0;   // clock and tokens at the last row
-    std::int64_t row_tokens = 0, row_step = 0;
+    Pace pace;
 };
 
 }  // namespace palimpsest

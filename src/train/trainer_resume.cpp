@@ -12,10 +12,6 @@ namespace {
 using Arrays = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr std::size_t kept_checkpoints = 2;  // a damaged newest one falls back to the one before
-constexpr std::array<std::pair<StopReason, const char*>, 4> reason_names{{{StopReason::finished, "finished"},
-                                                                          {StopReason::early_stop, "early_stop"},
-                                                                          {StopReason::interrupted, "interrupted"},
-                                                                          {StopReason::non_finite, "non_finite"}}};
 
 template <class T>
 at::Tensor array_of(const T* data, std::vector<std::int64_t> shape, at::ScalarType type) {
@@ -51,6 +47,27 @@ EvalResult evaluation(const train::Checkpoint& checkpoint, const std::string& na
     return out;
 }
 
+// The steps since the last row.
+train::MetricWindow::Open open_window(const train::Checkpoint& checkpoint) {
+    using Window = train::MetricWindow;
+    Window::Open out;
+    if (checkpoint.format == 1) {
+        const at::Tensor* steps = checkpoint.find("log/window");
+        const bool good = steps && steps->dim() == 2 && steps->size(1) == static_cast<std::int64_t>(Window::columns);
+        out.from = out.to = checkpoint.step - (good ? steps->size(0) : 0);
+        while (out.to < checkpoint.step) out.add(steps->const_data_ptr<float>() + (out.to - out.from) * steps->size(1));
+        return out;
+    }
+    const std::int64_t* steps = checkpoint.find("log/steps")->const_data_ptr<std::int64_t>();
+    out.from = steps[0];
+    out.to = checkpoint.step;
+    out.updates = steps[1];
+    std::copy_n(checkpoint.find("log/totals")->const_data_ptr<double>(), out.totals.size(), out.totals.begin());
+    if (const at::Tensor* recent = checkpoint.find("recent/loss"))
+        out.recent.assign(recent->const_data_ptr<float>(), recent->const_data_ptr<float>() + recent->numel());
+    return out;
+}
+
 }  // namespace
 
 // Everything of a lane that has a fixed shape. The tensors are views into the three flat buffers (CPU).
@@ -79,18 +96,20 @@ train::Checkpoint Trainer::Impl::pack(std::size_t lane, const at::Tensor& values
     out.facts.insert(
         out.facts.end(),
         {{"lanes", std::to_string(lanes.size())}, {"threads", std::to_string(runtime.threads)}, {"device", runtime.device.str()}});
-    if (state.ended) {
-        for (const auto& [reason, name] : reason_names)
-            if (reason == state.reason) out.facts.emplace_back("ended", name);
-        out.facts.emplace_back("message", state.message);
-    }
+    if (state.ended) out.facts.emplace_back("ended", "early_stop");
     out.arrays = lane_arrays(lane, values, first, second);
     const auto counter = [&](const at::Tensor& by_lane) { return by_lane.select(0, r).to(at::kLong).cpu().view({1}); };
     out.arrays.emplace_back("counter/updates", counter(optimizer.updates()));
     out.arrays.emplace_back("counter/skipped", counter(optimizer.skipped()));
     out.arrays.emplace_back("counter/live", counter(optimizer.live()));
     out.arrays.emplace_back("counter/ended_step", number(state.step));
-    out.arrays.emplace_back("log/window", ring.narrow(0, 0, window_rows).select(1, r).cpu().contiguous());
+    const train::MetricWindow::Open& open = window.open(lane);
+    const std::array<std::int64_t, 2> steps{open.from, open.updates};
+    out.arrays.emplace_back("log/steps", array_of(steps.data(), {2}, at::kLong));
+    out.arrays.emplace_back("log/totals",
+                            array_of(open.totals.data(), {static_cast<std::int64_t>(open.totals.size())}, at::kDouble));
+    out.arrays.emplace_back("recent/loss",
+                            array_of(open.recent.data(), {static_cast<std::int64_t>(open.recent.size())}, at::kFloat));
     add_evaluation(out.arrays, "last", state.last);
     add_evaluation(out.arrays, "best", state.best);
     return out;
@@ -112,25 +131,30 @@ void Trainer::Impl::write_checkpoints() {
     const at::Tensor values = model.parameters().values().detach().cpu(), first = optimizer.first_moment().cpu(),
                      second = optimizer.second_moment().cpu();
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        const std::string& folder = lanes[lane].checkpoint_folder;
-        if (folder.empty()) continue;
-        const train::Checkpoint checkpoint = pack(lane, values, first, second);
-        const auto broken = std::find_if(checkpoint.arrays.begin(), checkpoint.arrays.end(), [](const auto& array) {
-            return array.first.starts_with("parameter/") && !array.second.isfinite().all().template item<bool>();
-        });
-        // A checkpoint that is not finite would push a good one out.
-        if (broken != checkpoint.arrays.end()) {
-            warn(lane, fmt::format("step {}, lane {}: '{}' is not finite; no checkpoint is written, the last finite one stays",
-                                   step, lane, broken->first));
-            continue;
-        }
-        if (lanes[lane].sink) lanes[lane].sink->checkpoint_begins(step);
-        make_folders(folder);
-        const std::string path = train::checkpoint_path(folder, step);
-        train::write_checkpoint(path, checkpoint);
-        train::rotate_checkpoints(folder, kept_checkpoints);
-        if (lanes[lane].sink) lanes[lane].sink->checkpoint_written(path, step);
+        // What has failed is resumed from before its failure.
+        const LaneState& state = states[lane];
+        if (lanes[lane].checkpoint_folder.empty() || (state.ended && state.reason != StopReason::early_stop)) continue;
+        guarded(lane, [&] { write_checkpoint(lane, pack(lane, values, first, second)); });
     }
+}
+
+void Trainer::Impl::write_checkpoint(std::size_t lane, const train::Checkpoint& checkpoint) {
+    const auto broken = std::find_if(checkpoint.arrays.begin(), checkpoint.arrays.end(), [](const auto& array) {
+        return array.first.starts_with("parameter/") && !array.second.isfinite().all().template item<bool>();
+    });
+    // A checkpoint that is not finite would push a good one out.
+    if (broken != checkpoint.arrays.end()) {
+        warn(lane, fmt::format("step {}, lane {}: '{}' is not finite; no checkpoint is written, the last finite one stays", step,
+                               lane, broken->first));
+        return;
+    }
+    const std::string &folder = lanes[lane].checkpoint_folder, path = train::checkpoint_path(folder, step);
+    RunSink* sink = lanes[lane].sink;
+    if (sink) sink->checkpoint_begins(step);
+    make_folders(folder);
+    train::write_checkpoint(path, checkpoint);
+    train::rotate_checkpoints(folder, step, kept_checkpoints);
+    if (sink) sink->checkpoint_written(path, step);
 }
 
 void Trainer::Impl::check_identity(std::size_t lane, const train::Checkpoint& checkpoint, const std::string& path) {
@@ -143,6 +167,10 @@ void Trainer::Impl::check_identity(std::size_t lane, const train::Checkpoint& ch
     Arrays expected = lane_arrays(lane, values, first, second);
     for (const char* name : {"updates", "skipped", "live", "ended_step"})
         expected.emplace_back(std::string("counter/") + name, number(0));
+    if (checkpoint.format > 1) {
+        expected.emplace_back("log/steps", at::empty({2}, at::kLong));
+        expected.emplace_back("log/totals", at::empty({static_cast<std::int64_t>(train::MetricWindow::row_columns)}, at::kDouble));
+    }
     std::vector<std::string> lines = train::differences(checkpoint, expected);
     const auto slices = static_cast<std::int64_t>(evaluator.slices().size());
     for (const char* name : {"last/answers", "best/answers"}) {
@@ -168,65 +196,83 @@ void Trainer::Impl::unpack(std::size_t lane, const train::Checkpoint& checkpoint
     LaneState& state = states[lane];
     state = LaneState{};
     state.step = counter("ended_step");
-    for (const auto& [reason, name] : reason_names) {
-        if (checkpoint.fact("ended") != name) continue;
-        state.ended = true;
-        state.reason = reason;
-    }
-    state.message = checkpoint.fact("message");
     state.last = evaluation(checkpoint, "last");
     state.best = evaluation(checkpoint, "best");
-    if (const at::Tensor* rows = checkpoint.find("log/window"); rows && rows->dim() == 2 && rows->size(1) == ring_columns) {
-        window_rows = std::min(rows->size(0), log_every);
-        ring.narrow(0, 0, window_rows).select(1, r).copy_(rows->narrow(0, 0, window_rows));
+    window.restore(lane, open_window(checkpoint));
+    if (!checkpoint.fact("ended").empty()) freeze(lane, StopReason::early_stop, state.step, {});
+}
+
+// Nothing where it is damaged, which its lane hears. Throws where it is refused.
+std::optional<train::Checkpoint> Trainer::Impl::good_checkpoint(std::size_t lane, std::int64_t at_step) {
+    const std::string& folder = lanes[lane].checkpoint_folder;
+    try {
+        train::Checkpoint checkpoint = train::read_checkpoint(folder, at_step);
+        check_identity(lane, checkpoint, train::checkpoint_path(folder, at_step));
+        return checkpoint;
+    } catch (const Error& error) {
+        if (error.code() == ExitCode::usage) throw;
+        warn(lane, fmt::format("{}; going back to the one before", error.what()));
+        return std::nullopt;
     }
 }
 
 std::int64_t Trainer::Impl::resume() {
     PALIMPSEST_ASSERT(step == 0 && !has_run, "resume comes before run; step {}", step);
-    std::vector<std::int64_t> common;  // steps of which every lane has a checkpoint
-    bool any = false;
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        const std::vector<std::int64_t> steps = lanes[lane].checkpoint_folder.empty()
-                                                    ? std::vector<std::int64_t>{}
-                                                    : train::checkpoint_steps(lanes[lane].checkpoint_folder);
-        any = any || !steps.empty();
-        if (lane == 0) common = steps;
-        std::erase_if(common, [&](std::int64_t s) { return !std::binary_search(steps.begin(), steps.end(), s); });
-    }
-    for (auto chosen = common.rbegin(); chosen != common.rend(); ++chosen) {
-        std::vector<train::Checkpoint> loaded;
-        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-            try {
-                loaded.push_back(train::read_checkpoint(train::checkpoint_path(lanes[lane].checkpoint_folder, *chosen)));
-            } catch (const Error& error) {
-                warn(lane, fmt::format("{}; going back to the one before", error.what()));
-                break;
-            }
-        }
-        if (loaded.size() != lanes.size()) continue;
+    std::vector<std::vector<std::int64_t>> candidates(lanes.size());  // ascending steps of the checkpoints that may be good
+    std::vector<train::Checkpoint> loaded(lanes.size());
+    const auto for_lanes = [&](const auto& action) {
         for (std::size_t lane = 0; lane < lanes.size(); ++lane)
-            check_identity(lane, loaded[lane], train::checkpoint_path(lanes[lane].checkpoint_folder, *chosen));
+            if (!states[lane].ended) guarded(lane, [&] { action(lane, lanes[lane].checkpoint_folder); });
+    };
+    const auto newest_common = [&] {
+        std::optional<std::vector<std::int64_t>> common;
         for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-            unpack(lane, loaded[lane]);
-            // Newer ones are damaged, or other lanes lack them: this run makes them again.
-            for (std::int64_t s : train::checkpoint_steps(lanes[lane].checkpoint_folder))
-                if (s > *chosen) remove_file(train::checkpoint_path(lanes[lane].checkpoint_folder, s));
-            for (const auto& [key, here] : {std::pair<std::string, std::string>{"threads", std::to_string(runtime.threads)},
-                                            {"device", runtime.device.str()},
-                                            {"lanes", std::to_string(lanes.size())}}) {
-                const std::string& there = loaded[lane].fact(key);
-                if (there != here)
-                    warn(lane, fmt::format("resumed with {} {} (before: {}): the numbers go on to rounding, not bit for bit", key,
-                                           here, there));
-            }
+            if (states[lane].ended) continue;
+            if (!common) common = candidates[lane];
+            std::erase_if(*common,
+                          [&](std::int64_t s) { return !std::binary_search(candidates[lane].begin(), candidates[lane].end(), s); });
         }
-        step = *chosen;
-        return step;
-    }
-    for (std::size_t lane = 0; any && lane < lanes.size(); ++lane)
-        warn(lane, "no step of which all lanes have a good checkpoint: starting from the beginning");
-    return 0;
+        return common && !common->empty() ? common->back() : 0;
+    };
+    bool any = false;
+    for_lanes([&](std::size_t lane, const std::string& folder) {
+        if (!folder.empty()) candidates[lane] = train::checkpoint_steps(folder);
+        any = any || !candidates[lane].empty();
+    });
+    // A lane whose newest is damaged leads all to an older one; a lane that is refused leaves the others among themselves.
+    std::int64_t chosen = 0;
+    do {
+        chosen = newest_common();
+        if (chosen == 0) break;
+        for_lanes([&](std::size_t lane, const std::string&) {
+            if (std::optional<train::Checkpoint> good = good_checkpoint(lane, chosen)) {
+                loaded[lane] = std::move(*good);
+            } else {
+                std::erase(candidates[lane], chosen);
+            }
+        });
+    } while (newest_common() != chosen);
+
+    step = chosen;
+    window.restart(step);
+    for_lanes([&](std::size_t lane, const std::string& folder) {
+        // Newer ones are damaged, or other lanes lack them: this run makes them again.
+        if (!folder.empty()) train::remove_checkpoints_after(folder, step);
+        if (step == 0) {
+            if (any) warn(lane, "no step of which all lanes have a good checkpoint: starting from the beginning");
+            return;
+        }
+        unpack(lane, loaded[lane]);
+        for (const auto& [key, here] : {std::pair<std::string, std::string>{"threads", std::to_string(runtime.threads)},
+                                        {"device", runtime.device.str()},
+                                        {"lanes", std::to_string(lanes.size())}}) {
+            const std::string& there = loaded[lane].fact(key);
+            if (there != here)
+                warn(lane, fmt::format("resumed with {} {} (before: {}): the numbers go on to rounding, not bit for bit", key, here,
+                                       there));
+        }
+    });
+    return step;
 }
 
 }  // namespace palimpsest

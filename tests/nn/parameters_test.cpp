@@ -42,6 +42,7 @@ TEST_CASE("every parameter is a contiguous block of one buffer at a multiple of 
     CHECK(table[1].numel == 70);
     CHECK(parameters.values().numel() == 64 + 256);
     CHECK(parameters.count() == 85);
+    CHECK(parameters.fixed_count() == 0);
     CHECK((*a).sizes() == at::IntArrayRef({3, 3, 5}));
     CHECK((*a).is_contiguous());
     CHECK((*b).data_ptr<float>() == parameters.values().data_ptr<float>() + 64);

@@ -144,6 +144,44 @@ class KillAndResume(unittest.TestCase):
         self.assertGreater(met, 0, "no kill met a run that had begun")
         self.assertGreater(len(rows_seen), 1, "all kills met the run at the same row")
 
+    def test_cadences_changed_at_every_resume(self):
+        rc, _, err = finish(start("run", "tiny.yaml", "--results", "fine", "run.log_every=1", cwd=self.folder))
+        self.assertEqual(rc, 0, err)
+        whole = run_folder(self.folder / "fine")
+        took = (whole / "DONE").stat().st_mtime - (whole / "config.yaml").stat().st_mtime
+        cadences = (
+            ("run.log_every=50", "run.flush_seconds=0.05", "run.checkpoint_every=500", "train.eval_batch=3"),
+            ("run.log_every=1000000000", "run.flush_seconds=60", "run.checkpoint_every=100", "train.eval_batch=100"),
+            ("run.log_every=30", "run.checkpoint_every=40", "train.eval_batch=1"),
+            ("run.log_every=101", "run.checkpoint_every=0"),
+        )
+        results = self.folder / "changed"
+        stopped = 0
+        for cadence in cadences[:-1]:
+            process = start("run", "tiny.yaml", "--results", str(results), *cadence, cwd=self.folder)
+            self.assertTrue(wait_for(lambda: holds_lock(process, results) or process.poll() is not None))
+            time.sleep(took / 5)
+            process.send_signal(signal.SIGINT)
+            rc, _, err = finish(process)
+            stopped += rc == 130
+        rc, _, err = finish(start("run", "tiny.yaml", "--results", str(results), *cadences[-1], cwd=self.folder))
+        self.assertEqual(rc, 0, err)
+        self.assertGreater(stopped, 0, "no signal met the run under way")
+
+        expected, actual = columns(whole / "run.h5"), columns(run_folder(results) / "run.h5")
+        for name in expected:
+            if name.startswith("eval/"):
+                self.assertEqual(actual[name], expected[name], name)
+        with h5py.File(whole / "run.h5", "r") as fine, h5py.File(run_folder(results) / "run.h5", "r") as file:
+            self.assertEqual(file["summary/final_loss"][()], fine["summary/final_loss"][()])
+            ends = file["train/step"][:]
+            self.assertEqual(ends[-1], STEPS)
+            for name in ("loss", "accuracy", "gradient_norm"):
+                every = fine[f"train/{name}"][:].astype(float)
+                means = [every[begin:end].mean() for begin, end in zip([0, *ends[:-1]], ends)]
+                np.testing.assert_allclose(file[f"train/{name}"][:], means, rtol=1e-5, err_msg=name)
+            np.testing.assert_array_equal(file["train/lr"][:], fine["train/lr"][:][ends - 1])
+
     def interrupted(self, number, code):
         process = start("run", "tiny.yaml", "--results", "stopped", cwd=self.folder)
         results = self.folder / "stopped"

@@ -137,6 +137,32 @@ TEST_CASE("a lane that diverges harms no other") {
     }
 }
 
+TEST_CASE("a lane whose files cannot be written harms no other") {
+    const Experiment plan = experiment("{seeds: 4}");
+    const TemporaryFolder folder, calm;
+    const auto in_folder = [&](std::size_t i, const std::string& name) { return run_folder(folder.path, plan.name, plan.runs[i]) + "/" + name; };
+    make_folders(in_folder(1, "run.h5"));  // a folder where the file should be: it fails before the first step
+    make_folders(in_folder(2, ""));
+    write_file_atomic(in_folder(2, "checkpoints"), "");  // the other way round: it fails at the first checkpoint
+    const std::vector<RunOutcome> lanes = train_pack(plan, folder.path, {0, 1, 2, 3}), undisturbed = train_pack(plan, calm.path, {0, 1, 2, 3});
+    for (const std::size_t i : {0u, 3u}) {
+        REQUIRE(lanes[i].state == RunState::finished);
+        const RunRecord a = record_of(lanes[i]), b = record_of(undisturbed[i]);
+        CHECK(a.step == b.step);
+        CHECK(a.train == b.train);
+        CHECK(a.answers == b.answers);
+        CHECK(a.loss_sum == b.loss_sum);
+    }
+    for (const std::size_t i : {1u, 2u}) {
+        CHECK(lanes[i].state == RunState::failed);
+        CHECK_THAT(lanes[i].message, ContainsSubstring(in_folder(i, i == 1 ? "run.h5" : "checkpoints")));
+        CHECK(RunFolder(lanes[i].folder).failure()->message == lanes[i].message);
+        CHECK(RunFolder(lanes[i].folder).failure()->step == (i == 1 ? -1 : 10));
+        CHECK_FALSE(file_exists(lanes[i].folder + "/LOCK"));
+    }
+    CHECK(record_of(lanes[2]).step == std::vector<std::int64_t>{4, 8});
+}
+
 TEST_CASE("a pack that was stopped goes on, without the lanes that are done or busy") {
     const Experiment plan = experiment("{seeds: 4}");
     const TemporaryFolder folder, whole;

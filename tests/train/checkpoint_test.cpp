@@ -38,7 +38,7 @@ TEST_CASE("a checkpoint is read back as it was written", "[train][checkpoint]") 
         CHECK(back.arrays[i].second.scalar_type() == wrote.arrays[i].second.scalar_type());
         CHECK(back.arrays[i].second.equal(wrote.arrays[i].second));
     }
-    CHECK(read_file(path).starts_with("palimpsest-checkpoint 1\nstep 120\nfact seed 3\n"));
+    CHECK(read_file(path).starts_with("palimpsest-checkpoint 2\nstep 120\nfact seed 3\n"));
 }
 
 TEST_CASE("damage is noticed at every byte", "[train][checkpoint]") {
@@ -58,8 +58,11 @@ TEST_CASE("damage is noticed at every byte", "[train][checkpoint]") {
     bad[good.size() - 20] ^= 1;
     write_file_atomic(path, bad);
     CHECK_THROWS_WITH(read_checkpoint(path), "checkpoint " + path + " is damaged: its checksum is wrong");
-    write_file_atomic(path, "palimpsest-checkpoint 2\n");
-    CHECK_THROWS_WITH(read_checkpoint(path), "checkpoint " + path + " was written in format 2; this tool reads format 1");
+    write_file_atomic(path, "palimpsest-checkpoint 3\n");
+    CHECK_THROWS_WITH(read_checkpoint(path),
+                      "checkpoint " + path +
+                          " was written in format 3; this program reads formats 1 to 2. Go on with a program that "
+                          "reads it, or move the file away: then the run goes on from an older one, or begins anew");
 }
 
 TEST_CASE("arrays that do not fit are listed, all of them", "[train][checkpoint]") {
@@ -78,7 +81,35 @@ TEST_CASE("the newest checkpoints stay", "[train][checkpoint]") {
     for (const std::int64_t step : {1000000000, 5, 70}) write_checkpoint(checkpoint_path(folder.path, step), sample());
     write_file_atomic(folder / "step-note.ckpt", "not one of them");
     CHECK(checkpoint_steps(folder.path) == std::vector<std::int64_t>{5, 70, 1000000000});
-    rotate_checkpoints(folder.path, 2);
+    rotate_checkpoints(folder.path, 1000000000, 2);
     CHECK(checkpoint_steps(folder.path) == std::vector<std::int64_t>{70, 1000000000});
     CHECK(file_exists(folder / "step-note.ckpt"));
+}
+
+TEST_CASE("what lies beyond a run's step pushes nothing of it out", "[train][checkpoint]") {
+    const TemporaryFolder folder;
+    for (const std::int64_t step : {800, 900}) write_file_atomic(checkpoint_path(folder.path, step), "damaged");
+    for (const std::int64_t step : {100, 200, 300}) {
+        write_checkpoint(checkpoint_path(folder.path, step), sample());
+        rotate_checkpoints(folder.path, step, 2);
+    }
+    CHECK(checkpoint_steps(folder.path) == std::vector<std::int64_t>{200, 300, 800, 900});
+    remove_checkpoints_after(folder.path, 300);
+    CHECK(checkpoint_steps(folder.path) == std::vector<std::int64_t>{200, 300});
+}
+
+TEST_CASE("the newest checkpoint is the newest that can be read", "[train][checkpoint]") {
+    const TemporaryFolder folder;
+    CHECK_FALSE(newest_checkpoint(folder / "absent"));
+    Checkpoint checkpoint = sample();
+    for (const std::int64_t step : {100, 200}) {
+        checkpoint.step = step;
+        write_checkpoint(checkpoint_path(folder.path, step), checkpoint);
+    }
+    CHECK(newest_checkpoint(folder.path)->step == 200);
+    write_file_atomic(checkpoint_path(folder.path, 300), "damaged");
+    write_checkpoint(checkpoint_path(folder.path, 250), checkpoint);
+    CHECK(newest_checkpoint(folder.path)->step == 200);
+    CHECK_THROWS_WITH(read_checkpoint(folder.path, 250),
+                      "checkpoint " + checkpoint_path(folder.path, 250) + " is of step 200, against its name");
 }

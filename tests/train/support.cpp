@@ -5,6 +5,8 @@
 
 #include "config/diagnostics.h"
 #include "config/value.h"
+#include "core/file.h"
+#include "core/hash.h"
 
 namespace palimpsest::testing {
 
@@ -66,6 +68,16 @@ double largest_difference(const train::Checkpoint& a, const train::Checkpoint& b
     for (const auto& [name, tensor] : a.arrays)
         if (name.starts_with(prefix)) largest = std::max(largest, (tensor - *b.find(name)).abs().max().item<double>());
     return largest;
+}
+
+void make_first_format(const std::string& path) {
+    const std::string header = "palimpsest-checkpoint 2\n";
+    std::string content = read_file(path);
+    REQUIRE(content.starts_with(header));
+    content[header.size() - 2] = '1';
+    const std::uint64_t sum = fnv1a(std::string_view(content).substr(0, content.size() - 8));
+    for (std::size_t i = 0; i < 8; ++i) content[content.size() - 8 + i] = static_cast<char>(sum >> (8 * i));
+    write_file_atomic(path, content);
 }
 
 }  // namespace palimpsest::testing

@@ -40,6 +40,9 @@ bool same_arrays(const train::Checkpoint& a, const train::Checkpoint& b, const s
 // Largest absolute difference over the arrays whose names begin with `prefix`.
 double largest_difference(const train::Checkpoint& a, const train::Checkpoint& b, const std::string& prefix);
 
+// Gives a checkpoint the header of format 1, and a checksum that fits.
+void make_first_format(const std::string& path);
+
 inline const std::atomic<bool> never_stop{false};
 
 }  // namespace palimpsest::testing

@@ -1,0 +1,101 @@
+#include "train/metric_window.h"
+
+#include <limits>
+#include <numeric>
+
+#include "core/error.h"
+#include "train/optimizer.h"
+
+namespace palimpsest::train {
+
+void MetricWindow::Open::add(const float* metrics) {
+    ++to;
+    const bool updated = static_cast<std::int64_t>(metrics[Column::cause]) == Cause::none;
+    if (updated) {
+        ++updates;
+        if (recent.size() == recent_updates) recent.erase(recent.begin());
+        recent.push_back(metrics[Column::loss]);
+    }
+    for (std::size_t i = 0; i < row_columns; ++i) {
+        const auto value = static_cast<double>(metrics[i]);
+        if (train_metrics[i].reduce == Reduce::last) {
+            totals[i] = value;
+        } else if (updated) {
+            totals[i] += value;
+        }
+    }
+}
+
+MetricWindow::Row MetricWindow::Open::row() const {
+    Row out{};
+    for (std::size_t i = 0; i < row_columns; ++i) {
+        const bool mean = train_metrics[i].reduce == Reduce::mean;
+        out[i] = !mean         ? static_cast<float>(totals[i])
+                 : updates > 0 ? static_cast<float>(totals[i] / static_cast<double>(updates))
+                               : std::numeric_limits<float>::quiet_NaN();
+    }
+    return out;
+}
+
+void MetricWindow::Open::begin_row() {
+    from = to;
+    updates = 0;
+    totals = {};
+}
+
+double MetricWindow::Open::recent_loss() const {
+    if (recent.empty()) return std::numeric_limits<double>::quiet_NaN();
+    return std::accumulate(recent.begin(), recent.end(), 0.0) / static_cast<double>(recent.size());
+}
+
+MetricWindow::MetricWindow(std::int64_t lanes, at::Device device, std::int64_t capacity)
+    : buffer_(
+          at::zeros({capacity, lanes, static_cast<std::int64_t>(columns)}, at::TensorOptions().dtype(at::kFloat).device(device))),
+      open_(static_cast<std::size_t>(lanes)),
+      closed_(static_cast<std::size_t>(lanes)) {}
+
+void MetricWindow::put(const at::Tensor& metrics) {
+    PALIMPSEST_ASSERT(!full(), "step {} finds the buffer full of {} steps", put_ + 1, buffer_.size(0));
+    buffer_.select(0, put_ - taken_).copy_(metrics);
+    ++put_;
+}
+
+void MetricWindow::take(const NotFinite& not_finite) {
+    const std::int64_t steps = put_ - taken_;
+    if (steps == 0) return;
+    const at::Tensor read = buffer_.narrow(0, 0, steps).cpu().contiguous();
+    const float* metrics = read.const_data_ptr<float>();
+    for (std::int64_t i = 0; i < steps; ++i) {
+        const std::int64_t step = ++taken_;
+        for (std::size_t lane = 0; lane < open_.size(); ++lane, metrics += columns) {
+            if (closed_[lane]) continue;
+            open_[lane].add(metrics);
+            if (const auto found = static_cast<std::int64_t>(metrics[Column::cause]); found != Cause::none)
+                not_finite(step, lane, found);
+        }
+    }
+}
+
+MetricWindow::Row MetricWindow::take_row(std::size_t lane) {
+    Open& open = open_[lane];
+    PALIMPSEST_ASSERT(open.to > open.from, "a row of no step, lane {}, step {}", lane, open.to);
+    const Row row = open.row();
+    open.begin_row();
+    return row;
+}
+
+void MetricWindow::restart(std::int64_t step) {
+    put_ = taken_ = step;
+    for (Open& open : open_) {
+        open = Open{};
+        open.from = open.to = step;
+    }
+}
+
+void MetricWindow::restore(std::size_t lane, const Open& open) {
+    PALIMPSEST_ASSERT(open.to == taken_ && open.from <= open.to, "lane {}: steps {} to {}, but {} were taken", lane, open.from,
+                      open.to, taken_);
+    open_[lane] = open;
+}
+
+}  // namespace palimpsest::train
