@@ -55,7 +55,7 @@ TEST_CASE("a run whose loss is not finite has no speed") {
         train::bench_steps(spec, 0, 5, 5);
         FAIL("no error");
     } catch (const Error& error) {
-        CHECK(std::string(error.what()) == "the loss is not finite after 10 steps: such a run has no speed");
+        CHECK(std::string(error.what()) == "step 2: the loss or its gradient is not finite: such a run has no speed");
         CHECK(error.code() == ExitCode::run_failed);
     }
 }

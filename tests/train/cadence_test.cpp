@@ -158,6 +158,7 @@ TEST_CASE("a step that is not finite is seen whatever the cadence", "[train][cad
 
 TEST_CASE("threads changed at a resume change the numbers to rounding", "[train][cadence]") {
     RunSpec spec = run_of("delta");
+    spec.run.checkpoint_every = 1'000'000;
     const Told whole = whole_run(spec);
     const TemporaryFolder folder;
     const std::atomic<bool> at_once{true};
@@ -179,6 +180,7 @@ TEST_CASE("a checkpoint of format 1 is read, with its window", "[train][cadence]
     spec.run.log_every = 1;
     const Told fine = whole_run(spec);
     spec.run.log_every = 5;
+    spec.run.checkpoint_every = 1'000'000;
     const TemporaryFolder folder;
     const std::atomic<bool> at_once{true};
     Recorder told;
