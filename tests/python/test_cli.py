@@ -92,7 +92,6 @@ class Usage(Cli):
             (["sweep", "grid.yaml", "-j", "0"], re.compile(r"error: --jobs: Value 0 not in range .*\nsee: palimpsest sweep --help\n")),
             (["sweep", "grid.yaml", "-jx"], re.compile(r"error: --jobs: Value x not in range .*\nsee: palimpsest sweep --help\n")),
             (["sweep", "grid.yaml", "-x", "3"], "error: unknown option '-x' of sweep\nsee: palimpsest sweep --help\n"),
-            (["bench"], "error: bench what?\nverbs: step, op\nsee: palimpsest bench --help\n"),
         ]:
             with self.subTest(arguments):
                 out, err = self.call(*arguments, code=2)
@@ -122,12 +121,13 @@ class Usage(Cli):
 
     def test_what_does_not_fit_together_is_told_with_the_rest(self):
         _, err = self.call("check", "tiny.yaml", "train.stpes=3", "mixers.delta.heads=3", "task.pairs=30", code=2)
-        self.assertEqual([line for line in err.splitlines() if "error" in line], [
+        errors = [line for line in err.splitlines() if "error" in line]
+        self.assertEqual(errors[:2], [
             "<command line>:argument 1: error: unknown key 'stpes' in 'train'; did you mean 'steps'?",
-            "<command line>:argument 2: error: mixers.delta.expand_k: 1 x model.width 8 is 8 features, which 3 heads do not divide",
-            "<command line>:argument 3: error: 'task.train.0': length 16 is too short for 60 writes and 30 reads: 2 * (writes + reads) = 180 <= length is needed",
-            "<command line>:argument 3: error: 'task.test.0': length 16 is too short for 30 writes and 30 reads: 2 * (writes + reads) = 120 <= length is needed",
-            "4 errors"])
+            "<command line>:argument 2: error: mixers.delta.expand_k: 1 x model.width 8 is 8 features, which 3 heads do not divide"])
+        for line, segment in zip(errors[2:], ("test.0", "test.1", "train.0")):
+            self.assertRegex(line, rf"^<command line>:argument 3: error: 'task\.{segment}': length 16 is too short for \d+ writes and 30 reads: ")
+        self.assertEqual(errors[5:], ["5 errors"])
 
     def test_a_config_may_be_a_pipe(self):
         for path in ("/dev/stdin", "/dev/fd/0"):

@@ -244,7 +244,12 @@ TEST_CASE("sizes are known before anything starts, and what does not fit is refu
     CHECK(sizes[0].state_length == 16);
     CHECK(sizes[0].state_bytes == 2 * 16 * 16 * 4);  // keys and values of 16 positions, width 16, one layer
     CHECK(sizes[0].steps == 10);
-    const std::string wrong = error_of([&] { inspect_runs(experiment("sweep: {grid: {task.length: [16, 14, 12], model.mixer: [softmax, delta]}}").runs); });
+    const std::string sweep = "sweep: {grid: {task.length: [16, 14, 12], model.mixer: [softmax, delta]}}";
+    CHECK_THAT(error_of([&] { experiment(sweep); }),
+               ContainsSubstring("error: 'task.test.1': length 14 is too short for 4 pairs and 4 queries: 2 * (pairs + queries) = 16 <= length is needed\n"));
+    Catalog catalog = registry_catalog();
+    catalog.check_task = nullptr;  // as a plan from elsewhere may be, which no config file stood for
+    const std::string wrong = error_of([&] { inspect_runs(parse_experiment("plans.yaml", config + sweep, {}, catalog, {}).runs); });
     CHECK_THAT(wrong, ContainsSubstring("length 14 is too short for 4 pairs and 4 queries: 2 * (pairs + queries) = 16 <= length is needed"));
     CHECK_THAT(wrong, ContainsSubstring("(run task.length=14 model.mixer=softmax)"));
     CHECK_THAT(wrong, ContainsSubstring("(run task.length=12 model.mixer=softmax)"));
@@ -332,4 +337,6 @@ TEST_CASE("tables at the end of a sweep") {
                                                      "01234567 delta  the disk is full  " + folder.path + "/run.log  palimpsest resume " + folder.path +
                                                      "\n01234567        no GPU was found  -" + std::string(folder.path.size() + 8 - 1, ' ') + "  -\n");
     CHECK(failure_table({good}).empty());
+    refused.message = "m.yaml:3:7: error: 'seed' must be at least 0, got -1\n  3 | seed: -1\n    |       ^~\n1 error";
+    CHECK_THAT(failure_table({refused}), ContainsSubstring("  m.yaml:3:7: error: 'seed' must be at least 0, got -1  -"));
 }
