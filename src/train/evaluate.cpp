@@ -12,6 +12,8 @@
 namespace palimpsest::train {
 namespace {
 
+constexpr std::int64_t not_scored = -1;
+
 // Example ids [first, first + count).
 std::vector<std::uint64_t> ids_from(std::int64_t first, std::int64_t count) {
     std::vector<std::uint64_t> ids(static_cast<std::size_t>(count));
@@ -143,6 +145,11 @@ std::vector<std::int64_t> Evaluator::policy_answers() const {
         std::vector<std::int64_t> answers(slices_.size() * answer_classes, 0), predicted;
         for (const Quiz& quiz : quizzes_) {
             const Shape& shape = quiz.program->shape();
+            if (!is_shallow(policy, shape)) {
+                for (const std::int32_t slice : quiz.slice_of)
+                    std::fill_n(answers.begin() + slice * answer_classes, answer_classes, not_scored);
+                continue;
+            }
             for (std::int64_t first = 0; first < quiz.examples; first += batch_) {
                 const std::vector<std::uint64_t> ids = ids_from(first, std::min(batch_, quiz.examples - first));
                 predicted.resize(ids.size() * static_cast<std::size_t>(shape.queries * shape.vocabulary.value_tokens));

@@ -108,6 +108,23 @@ TEST_CASE("accuracy is over all answers, or over segments as zoology has it", "[
     CHECK(plain.accuracy(answers, 0) == 0);
 }
 
+TEST_CASE("where nothing is rewritten, policies that look up the key are not scored", "[train][evaluate]") {
+    RunSpec spec = overwrite_run();
+    spec.task.test = {segment("overwrite", "{length: 32, pairs: 2, overwrites: 0, vocabulary: 32}", 20),
+                      segment("overwrite", "{length: 32, pairs: 2, overwrites: 1, vocabulary: 32}", 20)};
+    Bench bench(spec);
+    const train::Evaluator evaluator = bench.evaluator(EvalSpec{}, 8);
+    const std::vector<std::int64_t> counts = evaluator.policy_answers();
+    const std::size_t row = evaluator.slices().size() * answer_classes;
+    for (std::size_t p = 0; p < policies; ++p) {
+        const bool looks_up = p == static_cast<std::size_t>(Policy::first_of_key) || p == static_cast<std::size_t>(Policy::random_of_key);
+        for (std::size_t s = 0; s < evaluator.slices().size(); ++s) {
+            const bool scored = evaluator.slices()[s].split == 0 || evaluator.slices()[s].segment == 1 || !looks_up;
+            for (std::size_t c = 0; c < answer_classes; ++c) CHECK((counts[p * row + s * answer_classes + c] >= 0) == scored);
+        }
+    }
+}
+
 TEST_CASE("policies answer the same questions", "[train][evaluate]") {
     Bench bench(overwrite_run());
     EvalSpec eval;
