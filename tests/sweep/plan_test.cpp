@@ -3,6 +3,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "store/flat_config.h"
 #include "store/run_file.h"
 #include "sweep/execute.h"
 #include "sweep/inspect.h"
