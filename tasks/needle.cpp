@@ -94,7 +94,8 @@ struct NeedleTask {
                 .field("depth", &Options::depth, between(0, 100), "percent of the haystack before a needle, uniform in this range")
                 .choice("filler", &Options::filler, {{"repeated", Haystack::repeated}, {"diverse", Haystack::diverse}},
                         "one short pattern again and again, or fresh random tokens; never a live key")
-                .field("pattern", &Options::pattern, between(1, 1 << 16), "tokens of the repeated pattern"));
+                .field("pattern", &Options::pattern, between(1, 1 << 16), "tokens of the repeated pattern")
+                .used_when("filler", {"repeated"}));
         return schema;
     }
 

@@ -181,9 +181,12 @@ struct OverwriteTask {
                 .field("length", &Options::length, between(2, 1 << 24), "positions of an example")
                 .field("pairs", &Options::pairs, between(1, 1 << 20), "keys, each with one value at a time")
                 .field("updated", &Options::updated, between(0, 1), "share of the keys that are rewritten, rounded to whole keys")
+                .used_unless("overwrites", {"0"})
                 .field("overwrites", &Options::overwrites, between(0, 1000), "changes of a rewritten key; a range is spread evenly over them")
                 .choice("order", &Options::blocked, {{"interleaved", false}, {"blocked", true}},
                         "writes of all keys in random order, or all first writes, then all first changes, and so on")
+                .used_unless("overwrites", {"0"})
+                .used_unless("updated", {"0.0"})
                 .field("distance", &Options::distance, between(0, 1 << 24),
                        "positions from the last write of a key to its last read, spread over the keys; 0: wherever they fall")
                 .field("queries", &Options::queries, between(0, 1 << 20), "keys read at the end, in random order; 0: all")
@@ -192,6 +195,8 @@ struct OverwriteTask {
                 .field("values_distinct", &Options::values_distinct,
                        "no value is written twice in an example; false: a change only differs from the value it replaces")
                 .field("revert", &Options::revert, "the last of two or more changes brings back the key's first value")
+                .used_unless("overwrites", {"0", "1", "0..1"})
+                .used_unless("updated", {"0.0"})
                 .choice("filler", &Options::filler, {{"zero", FillerKind::zero}, {"random", FillerKind::random}},
                         "between the events: token 0, or random tokens that are never a live key"));
         return schema;

@@ -47,13 +47,13 @@ class Peer:
         from pytorch_model import Model, need
         self.torch = torch
         train = step["config"]["train"]
-        need(train["weight_decay_on"] in ("matrices", "all"), "this decay")
+        decay_all = train.get("weight_decay_on") == "all"  # missing where nothing decays
         torch.manual_seed(1)
         self.model = Model(step, way)
         count = sum(p.numel() for p in self.model.parameters())
         need(count == step["parameters"], f"this model: it has {count} parameters where palimpsest's has {step['parameters']}")
-        decayed = [p for p in self.model.parameters() if p.dim() > 1 or train["weight_decay_on"] == "all"]
-        others = [p for p in self.model.parameters() if p.dim() <= 1 and train["weight_decay_on"] != "all"]
+        decayed = [p for p in self.model.parameters() if p.dim() > 1 or decay_all]
+        others = [p for p in self.model.parameters() if p.dim() <= 1 and not decay_all]
         groups = [{"params": decayed, "weight_decay": train["weight_decay"]}, {"params": others, "weight_decay": 0}]
         self.optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=train["lr"], betas=(train["beta1"], train["beta2"]), eps=train["eps"])
         self.clip = train["clip"]

@@ -9,6 +9,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+
 namespace palimpsest::cli {
 namespace {
 
@@ -16,7 +18,11 @@ void print_plan(const ConfigArguments& arguments, const Experiment& experiment) 
     const std::vector<RunSize> sizes = inspect_runs(experiment.runs);
     std::size_t listed = 0;
     std::vector<std::string> header = {"id"};
-    for (const auto& [key, value] : experiment.runs.front().varied) header.push_back(key);
+    std::vector<std::string> varied;  // a run does not tell keys that it does not use
+    for (const PlannedRun& run : experiment.runs)
+        for (const auto& [key, value] : run.varied)
+            if (std::find(varied.begin(), varied.end(), key) == varied.end()) varied.push_back(key);
+    header.insert(header.end(), varied.begin(), varied.end());
     for (const char* column : {"steps", "parameters", "state", "action"}) header.push_back(column);
     Table table(header);
     const std::vector<std::string> folders = planned_folders(arguments.results, experiment);
@@ -25,7 +31,10 @@ void print_plan(const ConfigArguments& arguments, const Experiment& experiment) 
         const PlannedRun& run = experiment.runs[i];
         const Decision decision = decide(RunFolder(folders[i]));
         std::vector<std::string> row = {short_id(run.spec.id)};
-        for (const auto& [key, value] : run.varied) row.push_back(value);
+        for (const std::string& key : varied) {
+            const auto entry = std::find_if(run.varied.begin(), run.varied.end(), [&](const auto& e) { return e.first == key; });
+            row.push_back(entry == run.varied.end() ? "-" : entry->second);
+        }
         row.push_back(std::to_string(sizes[i].steps));
         row.push_back(std::to_string(sizes[i].parameters));
         row.push_back(fmt::format("{} at length {}", format_bytes(sizes[i].state_bytes), sizes[i].state_length));
@@ -54,7 +63,7 @@ void add_progress(CLI::App& verb, std::string& progress) {
 void add_execution(CLI::App& verb, ConfigArguments& arguments) {
     add_path(verb, "--results", arguments.results, "folder of all results");
     add_progress(verb, arguments.progress);
-    verb.add_flag("--print-config", arguments.print_config, "print the resolved config, every key present, and stop");
+    verb.add_flag("--print-config", arguments.print_config, "print the resolved config, every key that counts, and stop");
     verb.add_flag("--explain", arguments.explain, "the same with each value's origin: default, file and line, or argument");
     verb.add_flag("--dry-run", arguments.dry_run, "list the runs with parameters and state bytes, and stop; creates nothing");
 }

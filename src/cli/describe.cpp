@@ -18,9 +18,14 @@ using Json = nlohmann::ordered_json;
 
 const std::vector<std::string> kinds = {"mixer", "task", "model", "train", "data", "eval", "run"};
 
+std::string meaning(const AnySchema& schema, const Option& option) {
+    const std::string where = schema.where_used(option);
+    return where.empty() ? option.meaning : fmt::format("{} (where {})", option.meaning, where);
+}
+
 std::string options_table(const AnySchema& schema) {
     Table table({"option", "type", "default", "allowed", "meaning"});
-    for (const Option& option : schema.options()) table.add({option.name, option.type, option.default_text, option.allowed, option.meaning});
+    for (const Option& option : schema.options()) table.add({option.name, option.type, option.default_text, option.allowed, meaning(schema, option)});
     return table.str();
 }
 
@@ -28,7 +33,7 @@ Json options_json(const AnySchema& schema) {
     Json list = Json::array();
     for (const Option& option : schema.options())
         list.push_back({{"name", option.name}, {"type", option.type}, {"default", option.default_text}, {"allowed", option.allowed},
-                        {"meaning", option.meaning}, {"identity", option.identity}});
+                        {"meaning", option.meaning}, {"used_where", schema.where_used(option)}, {"identity", option.identity}});
     return list;
 }
 

@@ -1,12 +1,14 @@
 #include "config/build.h"
 
 #include "config/blame.h"
+#include "config/layers.h"
 #include "core/error.h"
 #include "core/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -15,11 +17,9 @@ namespace {
 
 const std::vector<std::string> split_names = {"train", "valid", "test"};
 
-std::string unknown(const std::string& kind, const std::string& name, const std::vector<std::string>& known,
-                    const char* where = "") {
+std::string unknown_task(const std::string& name, const std::vector<std::string>& known) {
     const std::string hint = did_you_mean(name, known);
-    return fmt::format("unknown {} '{}'{}{}", kind, name, where,
-                       hint.empty() ? fmt::format("; known: {}", join(known, ", ")) : hint);
+    return fmt::format("unknown task '{}'{}", name, hint.empty() ? fmt::format("; known: {}", join(known, ", ")) : hint);
 }
 
 // Options in which the segments of one list differ; never empty.
@@ -28,7 +28,8 @@ void label(std::vector<SegmentSpec>& segments) {
         std::vector<std::string> words;
         for (const Value::Entry& option : segments[i].resolved.entries) {
             const auto differs = [&](const SegmentSpec& other) {
-                return !other.resolved.find(option.key)->same_content(option.value);
+                const Value* value = other.resolved.find(option.key);  // none: it does not count there
+                return value && !value->same_content(option.value);
             };
             if (option.key != "examples" && std::any_of(segments.begin(), segments.end(), differs))
                 words.push_back(option.key + "=" + emit_flow(option.value));
@@ -55,15 +56,18 @@ std::string problem_of_name(const std::string& name) {
 class Builder {
 public:
     Builder(const Value& root, const std::vector<Setting>& settings, const Catalog& catalog, Diagnostics& errors)
-        : root_(root), settings_(settings), catalog_(catalog), errors_(errors) {}
+        : root_(root), settings_(settings), catalog_(catalog), errors_(errors), effects_(root, settings, run_, errors) {}
 
     RunSpec build() {
         run_schema().read(&run_, root_, "", errors_, {"task", "mixers", "base", "sweep"});
         if (const std::string problem = problem_of_name(run_.name); !problem.empty()) errors_.error(place("name"), "'name' " + problem);
         const Value task = read_task();
         const std::size_t before = errors_.size();
-        const Value mixers = read_mixers();
-        if (errors_.size() == before && is_right(model_schema(), "model")) check_mixers();
+        const Value mixers = read_mixers(root_, catalog_, run_, effects_, errors_);
+        const bool mixers_are_right = errors_.size() == before;
+        if (!run_.model.layers.empty()) fit_depth();
+        judge_sections();
+        if (mixers_are_right && is_right(model_schema(), "model")) check_mixers();
         check_together();
         resolve(task, mixers);
         return std::move(run_);
@@ -76,7 +80,6 @@ private:
             if (const Value* value = find_path(root_, p)) return value->source;
         return root_.source;
     }
-    bool given(std::string_view path) const { return find_path(root_, path) != nullptr; }
 
     const Setting* setting(std::string_view path) const {
         const Setting* last = nullptr;
@@ -86,11 +89,6 @@ private:
     }
     bool swept(std::string_view path) const {
         return std::any_of(settings_.begin(), settings_.end(), [&](const Setting& s) { return s.swept && is_below(path, s.path); });
-    }
-    // A key set by hand that something else overrules is an error, unless the sweep varies what overrules it.
-    void no_effect(std::string_view path, std::string_view overruled_by, const std::string& message) {
-        const Setting* set = setting(path);
-        if (set && !swept(overruled_by)) errors_.error(set->source, fmt::format("'{}' has no effect: {}", path, message));
     }
 
     Value read_task() {
@@ -111,7 +109,7 @@ private:
         if (errors_.size() != before) return resolved;
         const AnySchema* schema = catalog_.task_schema(run_.task.name);
         if (!schema) {
-            errors_.error(name->source, unknown("task", run_.task.name, catalog_.tasks));
+            errors_.error(name->source, unknown_task(run_.task.name, catalog_.tasks));
             return resolved;
         }
         const std::shared_ptr<void> defaults = schema->make_default();
@@ -119,27 +117,40 @@ private:
         also.push_back("name");
         schema->read(defaults.get(), *task, "task", errors_, also);
         const bool good = errors_.size() == before;
-        resolved = schema->write(defaults.get());
-        resolved.entries.insert(resolved.entries.begin(), {"name", {}, fields::write(run_.task.name)});
         std::vector<SegmentSpec>* lists[] = {&run_.task.train, &run_.task.valid, &run_.task.test};
-        for (std::size_t i = 0; i < 3; ++i) {
-            read_segments(*lists[i], split_names[i], *task, *schema, defaults.get(), good);
-            Value list = Value::list();
-            for (const SegmentSpec& segment : *lists[i]) list.items.push_back(without_task_level(segment.resolved, resolved));
-            resolved.set(split_names[i], std::move(list));
-        }
-        check_task_settings(*task, *schema);
-        return resolved;
+        for (std::size_t i = 0; i < 3; ++i) read_segments(*lists[i], split_names[i], *task, *schema, defaults.get(), good);
+        std::vector<Effects::User> users;
+        for (std::size_t i = 0; i < 3; ++i)
+            for (std::size_t j = 0; j < lists[i]->size(); ++j)
+                users.push_back({(*lists[i])[j].options.get(), &task->find(split_names[i])->items[j], fmt::format("task.{}.{}", split_names[i], j)});
+        effects_.judge(*schema, "task", defaults.get(), users, "segment");
+        for (const Effects::User& user : users) effects_.caution(*schema, user.path, user.object);
+        return resolve_task();
     }
 
-    // Options of a segment that are those of the task stand there only.
-    static Value without_task_level(const Value& segment, const Value& task) {
-        Value own = Value::map();
-        for (const Value::Entry& option : segment.entries) {
-            const Value* shared = task.find(option.key);
-            if (!shared || !shared->same_content(option.value)) own.set(option.key, option.value);
+    // Options that all segments share stand at the level of the task, the others in each segment.
+    Value resolve_task() const {
+        std::map<std::size_t, Value> segments;
+        const std::vector<SegmentSpec>* lists[] = {&run_.task.train, &run_.task.valid, &run_.task.test};
+        for (const auto* list : lists)
+            for (const SegmentSpec& segment : *list) {
+                Value options = segment.resolved;
+                std::erase_if(options.entries, [](const Value::Entry& entry) { return entry.key == "examples"; });
+                segments[segments.size()] = std::move(options);
+            }
+        Value resolved = take_shared(segments, false);
+        resolved.entries.insert(resolved.entries.begin(), {"name", {}, fields::write(run_.task.name)});
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < 3; ++i) {
+            Value list = Value::list();
+            for (const SegmentSpec& segment : *lists[i]) {
+                Value own = std::move(segments[next++]);
+                own.set("examples", fields::write(segment.examples));
+                list.items.push_back(std::move(own));
+            }
+            resolved.set(split_names[i], std::move(list));
         }
-        return own;
+        return resolved;
     }
 
     void read_segments(std::vector<SegmentSpec>& segments, const std::string& split, const Value& task, const AnySchema& schema,
@@ -168,6 +179,7 @@ private:
             schema.read(options.get(), item, section, errors_, {"examples"});
             if (const Value* examples = item.find("examples"))
                 fields::read(segment.examples, *examples, section + ".examples", at_least(1), errors_);
+            schema.settle(options.get());
             if (task_is_good && errors_.size() == before) check_segment(section, item.source, options.get());
             segment.resolved = schema.write(options.get());
             segment.resolved.set("examples", fields::write(segment.examples));
@@ -196,6 +208,8 @@ private:
     void check_mixers() {
         if (!catalog_.check_mixer) return;
         for (const auto& [name, options] : run_.mixers) check_mixer_options(name, "mixers." + name, options.get());
+        for (const auto& [i, options] : run_.layers)
+            check_mixer_options(run_.model.layers[i].mixer, fmt::format("model.layers.{}", i), options.get());
     }
 
     void check_mixer_options(const std::string& name, const std::string& section, const void* options) {
@@ -212,62 +226,8 @@ private:
         if (misfits_.insert(where.where() + message).second) errors_.error(where, prefix + message);
     }
 
-    void check_task_settings(const Value& task, const AnySchema& schema) {
-        for (const Option& option : schema.options()) {
-            bool everywhere = true;
-            for (const std::string& split : split_names)
-                if (const Value* list = task.find(split))
-                    for (const Value& item : list->items) everywhere = everywhere && item.find(option.name);
-            if (everywhere)
-                no_effect("task." + option.name, "task.test",
-                          fmt::format("every segment has its own '{}'; set task.train.0.{}, task.test.0.{}, …", option.name,
-                                      option.name, option.name));
-        }
-    }
-
-    void check_mixer(const Value* value, const std::string& name) {
-        if (!catalog_.mixer_schema(name))
-            errors_.error(value ? value->source : place("model"), unknown("mixer", name, catalog_.mixers));
-    }
-
-    // Options are read for every mixer that is named, used or not; the run keeps those of the mixers that it uses.
-    Value read_mixers() {
-        ModelSpec& model = run_.model;
-        const Value* layers = find_path(root_, "model.layers");
-        if (given("model.mixer") || model.layers.empty()) check_mixer(find_path(root_, "model.mixer"), model.mixer);
-        for (std::size_t i = 0; i < model.layers.size(); ++i) check_mixer(&layers->items[i], model.layers[i]);
-        if (!model.layers.empty()) fit_depth();
-
-        std::map<std::string, std::shared_ptr<const void>> options;
-        const Value* section = root_.find("mixers");
-        if (section && section->kind != Value::Kind::map && section->kind != Value::Kind::null)
-            errors_.error(section->source, "'mixers' expects a map from mixers to their options, such as {delta: {heads: 2}}");
-        static const Value none = Value::map();
-        for (const Value::Entry& entry : (section ? *section : none).entries) {
-            const AnySchema* schema = catalog_.mixer_schema(entry.key);
-            if (!schema) {
-                errors_.error(entry.source, unknown("mixer", entry.key, catalog_.mixers, " in 'mixers'"));
-                continue;
-            }
-            const std::shared_ptr<void> object = schema->make_default();
-            schema->read(object.get(), entry.value, "mixers." + entry.key, errors_);
-            options[entry.key] = object;
-        }
-        Value resolved = Value::map();
-        std::set<std::string> used(model.layers.begin(), model.layers.end());
-        if (used.empty()) used.insert(model.mixer);
-        for (const std::string& name : used) {
-            const AnySchema* schema = catalog_.mixer_schema(name);
-            if (!schema) continue;
-            run_.mixers[name] = options.count(name) ? options[name] : schema->make_default();
-            resolved.set(name, schema->write(run_.mixers[name].get()));
-        }
-        return resolved;
-    }
-
     void fit_depth() {
         ModelSpec& model = run_.model;
-        no_effect("model.mixer", "model.layers", "'model.layers' names the mixer of each layer");
         const Value* depth = find_path(root_, "model.depth");
         const auto layers = static_cast<std::int64_t>(model.layers.size());
         // A base's depth gives way; a depth beside the layers must agree with them.
@@ -278,22 +238,83 @@ private:
         model.depth = layers;
     }
 
+    // Whether a mixer of the model looks at `key`.
+    bool read_by_a_mixer(std::string_view key) const {
+        const ModelSpec& model = run_.model;
+        const std::vector<Layer> layers = model.layers.empty() ? std::vector<Layer>{model.mixer} : model.layers;
+        return std::any_of(layers.begin(), layers.end(), [&](const Layer& layer) {
+            const AnySchema* schema = catalog_.mixer_schema(layer.mixer);
+            return !schema || schema->looks_at(key);
+        });
+    }
+
+    void judge_sections() {
+        for (const Option& section : run_schema().options()) {
+            if (!section.nested) continue;
+            effects_.judge(*section.nested, section.name, section.member(&run_));
+            effects_.caution(*section.nested, section.name, section.member(&run_));
+        }
+        run_schema().settle(&run_);
+        // What depends on the mixers or on the task.
+        const std::vector<std::string> by_mixers = {"model.mixer", "model.layers"};
+        ModelSpec& model = run_.model;
+        const auto branches = model.depth * (model.mlp == Mlp::none ? 1 : 2);
+        const bool writes_out = model.mlp == Mlp::gelu || model.mlp == Mlp::swiglu || read_by_a_mixer("model.rescale_output");
+        if (!model.rescale_output && (branches == 1 || !writes_out)) {
+            effects_.no_effect("model.rescale_output", {"model.mixer", "model.layers", "model.depth", "model.mlp"},
+                               branches == 1 ? "a model of one branch rescales by 1" : "no branch of this model has an output projection");
+            model.rescale_output = ModelSpec().rescale_output;
+        }
+        if (model.positions == Positions::rotary && !read_by_a_mixer("model.positions")) {
+            effects_.no_effect("model.positions", by_mixers, "no mixer of this model takes rotary positions; set learned or none");
+            model.positions = ModelSpec().positions;
+        }
+        if (run_.run.backend != RuntimeSpec().backend && !read_by_a_mixer("run.backend")) {
+            effects_.no_effect("run.backend", by_mixers, "no mixer of this model is a recurrence; leave it out");
+            run_.run.backend = RuntimeSpec().backend;
+        }
+        if (run_.data.segments != DataSpec().segments && run_.task.train.size() == 1) {
+            effects_.no_effect("data.segments", {"task.train"}, "there is one train segment only; leave it out");
+            run_.data.segments = DataSpec().segments;
+        }
+        // A config may well say how many examples there would be, but to set it for this call means more.
+        const Setting* examples = setting("task.train.0.examples");
+        if (examples && run_.data.mode == DataMode::fresh && run_.task.train.size() == 1 && !swept("data.mode"))
+            errors_.error(examples->source, "'task.train.0.examples' has no effect: where data.mode is fresh no example comes twice, and the "
+                                            "only segment has every step; set data.mode to fixed");
+    }
+
+    std::int64_t steps() const {
+        const TrainSpec& train = run_.train;
+        if (train.epochs == 0) return train.steps;
+        double steps = 0;
+        for (const SegmentSpec& segment : run_.task.train)
+            steps += std::ceil(static_cast<double>(segment.examples) / static_cast<double>(train.batch)) * static_cast<double>(train.epochs);
+        return static_cast<std::int64_t>(std::min(steps, 1e15));
+    }
+
     void check_together() {
         const TrainSpec& train = run_.train;
         const DataSpec& data = run_.data;
         if (train.epochs > 0 && data.mode != DataMode::fixed)
             errors_.error(place("train.epochs"),
                           "'train.epochs' needs data.mode fixed: fresh data have no epochs; write data: {mode: fixed}");
-        if (train.epochs > 0)
-            no_effect("train.steps", "train.epochs",
-                      fmt::format("the run lasts {}; set train.epochs, or train.epochs=0 too", plural(train.epochs, "epoch")));
         if (train.schedule_by == Cadence::epoch && train.epochs == 0)
             errors_.error(place("train.schedule_by"), "'train.schedule_by' epoch needs train.epochs");
-        if (data.order == DataOrder::in_order && data.mode == DataMode::fresh)
-            errors_.error(place("data.order"), "'data.order' in_order needs data.mode fixed: fresh data have no order");
         if (train.early_stop > 0 && train.eval_every == 0 && data.mode == DataMode::fresh)
             errors_.error(place("train.early_stop"),
                           "'train.early_stop' needs train.eval_every: nothing is evaluated before the end");
+        const auto readable = [&](const char* key) {
+            const Value* value = find_path(root_, std::string("train.") + key);
+            Diagnostics own;
+            if (value) train_schema().find(key)->read(train_schema().make_default().get(), *value, key, own);
+            return own.empty();
+        };
+        const bool length_known = !run_.task.train.empty() && readable("steps") && readable("epochs") && readable("batch");
+        if (length_known && train.warmup > 0 && train.warmup >= steps())
+            errors_.error(place("train.warmup"), fmt::format("'train.warmup' is {}, but the run has {}: 'train.lr' would not be reached before the "
+                                                             "end; set at most {}",
+                                                             train.warmup, plural(steps(), "step"), steps() - 1));
         if (run_.run.precision != Precision::fp32 && run_.run.device == Device::cpu)
             errors_.error(place("run.precision"), "'run.precision' must be fp32 on the cpu; set run.device cuda");
     }
@@ -311,6 +332,7 @@ private:
     Diagnostics& errors_;
     RunSpec run_;
     std::set<std::string> misfits_;
+    Effects effects_;
 };
 
 }  // namespace

@@ -12,11 +12,40 @@
 namespace palimpsest {
 namespace {
 
+// Where the value at `path` of the resolved config may have been written: there; or as a default of all segments, or of all layers of a
+// mixer; or in each of these.
+const Value* find_origin(const RunSpec& run, const Value& tree, const std::string& path) {
+    if (const Value* value = find_path(tree, path)) return value;
+    std::vector<std::string> parts = {""};
+    for (const char c : path)
+        if (c == '.') parts.emplace_back();
+        else parts.back() += c;
+    const std::string& key = parts.back();
+    const auto in_list = [&](const std::string& list, const std::string& mixer) -> const Value* {
+        const Value* items = find_path(tree, list);
+        for (std::size_t i = 0; items && i < items->items.size(); ++i) {
+            const Value* name = items->items[i].find("mixer");
+            if (const Value* value = items->items[i].find(key); value && (mixer.empty() || (name && name->text == mixer))) return value;
+        }
+        return nullptr;
+    };
+    if (parts.size() == 4 && parts[0] == "task") return find_path(tree, "task." + key);
+    if (parts.size() == 4 && parts[1] == "layers" && key == "mixer") return find_path(tree, "model.layers." + parts[2]);
+    if (parts.size() == 4 && parts[1] == "layers")
+        if (const std::size_t layer = std::stoul(parts[2]); layer < run.model.layers.size())
+            return find_path(tree, "mixers." + run.model.layers[layer].mixer + "." + key);
+    if (parts.size() == 3 && parts[0] == "mixers") return in_list("model.layers", parts[1]);
+    if (parts.size() == 2 && parts[0] == "task")
+        for (const char* split : {"task.train", "task.valid", "task.test"})
+            if (const Value* value = in_list(split, "")) return value;
+    return nullptr;
+}
+
 // Each line of the resolved config with the place that its value came from.
 std::string explain(const RunSpec& run, const Value& tree) {
     return emit_yaml(run.resolved, [&](const std::string& path) -> std::string {
         if (path == "model.depth" && !run.model.layers.empty()) return "as many as model.layers";
-        const Value* value = find_path(tree, path);
+        const Value* value = find_origin(run, tree, path);
         if (!value || !value->source.text) return "default";
         const Source& source = value->source;
         return source.text->name == "<command line>" ? source.where() : fmt::format("{}:{}", source.text->name, source.line);

@@ -1,13 +1,14 @@
 // What makes two runs the same run. A key at its default is not written, so that a new key keeps the ids of old runs; a default that
 // changes raises the version.
 #include "config/build.h"
+#include "config/layers.h"
 #include "core/hash.h"
 #include "core/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 namespace palimpsest {
 namespace {
@@ -45,23 +46,33 @@ void add_segments(Lines& lines, const std::string& split, const std::vector<Segm
     }
 }
 
+// The layers, however they were written: what all layers of a mixer have counts once, the rest by layer.
+std::vector<Layer> add_mixers(Lines& lines, const RunSpec& run, const Catalog& catalog) {
+    const std::vector<std::string> names = run.model.mixers_by_layer();
+    for (const auto& [name, options] : run.mixers) lines.add("mixers." + name, catalog.mixer_schema(name)->write_identity(options.get()));
+    std::map<std::string, std::map<std::size_t, Value>> apart;
+    for (const auto& [i, options] : run.layers) apart[names[i]][i] = catalog.mixer_schema(names[i])->write_identity(options.get());
+    std::vector<Layer> layers(names.begin(), names.end());
+    for (auto& [name, by_layer] : apart) {
+        lines.add("mixers." + name, take_shared(by_layer, true));
+        for (auto& [i, own] : by_layer) layers[i].options = std::move(own);
+    }
+    return layers;
+}
+
 }  // namespace
 
 std::string identity_text(const RunSpec& run, const Catalog& catalog) {
-    RunSpec canonical = run;
-    canonical.model.layers = run.model.mixers_by_layer();  // the same layers, however they were written
-    canonical.model.mixer = ModelSpec().mixer;
-    canonical.model.depth = ModelSpec().depth;
-    if (run.train.epochs > 0) canonical.train.steps = TrainSpec().steps;
     Lines lines;
+    RunSpec canonical = run;
+    canonical.model.layers = add_mixers(lines, run, catalog);
+    canonical.model.depth = ModelSpec().depth;
     lines.add("", run_schema().write_identity(&canonical));
     lines.add("task.name", fields::write(run.task.name));
     const AnySchema& task = *catalog.task_schema(run.task.name);
     add_segments(lines, "train", run.task.train, task);
     add_segments(lines, "test", run.task.test, task);
     if (!same(run.task.valid, run.task.test)) add_segments(lines, "valid", run.task.valid, task);
-    for (const auto& [name, options] : run.mixers)
-        lines.add("mixers." + name, catalog.mixer_schema(name)->write_identity(options.get()));
     return lines.str();
 }
 

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace palimpsest {
 
@@ -65,24 +67,106 @@ void AnySchema::read(void* object, const Value& map, std::string_view section, D
 
 Value AnySchema::write(const void* object) const {
     Value map = Value::map();
-    for (const Option& option : options_) map.set(option.name, option.write(object));
+    for (const Option& option : options_)
+        if (counts(option, object)) map.set(option.name, option.write(object));
+    return map;
+}
+
+Value AnySchema::write_all(const void* object) const {
+    Value map = Value::map();
+    for (const Option& option : options_)
+        map.set(option.name, option.nested ? option.nested->write_all(option.member(object)) : option.write(object));
     return map;
 }
 
 Value AnySchema::write_identity(const void* object) const {
-    const std::shared_ptr<void> defaults = make_default();
     Value map = Value::map();
     for (const Option& option : options_) {
-        if (!option.identity) continue;
+        if (!option.identity || !counts(option, object)) continue;
         if (option.nested) {
             Value nested = option.nested->write_identity(option.member(object));
             if (!nested.entries.empty()) map.set(option.name, std::move(nested));
             continue;
         }
-        Value value = option.write(object);
-        if (!value.same_content(option.write(defaults.get()))) map.set(option.name, std::move(value));
+        if (!is_default(option, object)) map.set(option.name, option.write(object));
     }
     return map;
+}
+
+bool AnySchema::counts(const Option& option, const void* object) const {
+    const auto holds = [&](const Condition& condition) {
+        const Option* other = find(condition.option);
+        PALIMPSEST_ASSERT(other, "'{}' depends on '{}', which is no option", option.name, condition.option);
+        // One that does not count itself stands at its default.
+        const bool settled = other != &option && !counts(*other, object);
+        const std::string value = emit_flow(other->write(settled ? make_default().get() : object));
+        const bool listed = std::find(condition.values.begin(), condition.values.end(), value) != condition.values.end();
+        return listed != condition.negated;
+    };
+    return std::all_of(option.used_when.begin(), option.used_when.end(),
+                       [&](const AnyOf& any) { return std::any_of(any.begin(), any.end(), holds); });
+}
+
+bool AnySchema::is_default(const Option& option, const void* object) const {
+    return option.write(object).same_content(option.write(make_default().get()));
+}
+
+void AnySchema::settle(void* object) const {
+    const std::shared_ptr<void> defaults = make_default(), before = copy(object);
+    Diagnostics none;
+    for (const Option& option : options_) {
+        if (option.nested) option.nested->settle(const_cast<void*>(option.member(object)));
+        else if (!counts(option, before.get())) option.read(object, option.write(defaults.get()), option.name, none);
+    }
+    PALIMPSEST_ASSERT(none.empty(), "a default is refused: {}", none.report());
+}
+
+std::string AnySchema::where_used(const Option& option, std::string_view section) const {
+    const auto in_words = [&](const Condition& condition) {
+        std::string values = join(condition.values, ", ");
+        if (const auto comma = values.rfind(", "); comma != std::string::npos) values.replace(comma, 2, " or ");
+        return fmt::format("{}{}{} is {}{}", section, section.empty() ? "" : ".", condition.option, condition.negated ? "not " : "", values);
+    };
+    std::vector<std::string> all;
+    for (const AnyOf& any : option.used_when) {
+        std::vector<std::string> words;
+        for (const Condition& condition : any) words.push_back(in_words(condition));
+        all.push_back(join(words, " or "));
+    }
+    return join(all, " and ");
+}
+
+std::vector<std::string> AnySchema::decided_by(const Option& option) const {
+    std::vector<std::string> names;
+    for (const AnyOf& any : option.used_when)
+        for (const Condition& condition : any) {
+            if (condition.option == option.name) continue;
+            names.push_back(condition.option);
+            for (std::string& name : decided_by(*find(condition.option))) names.push_back(std::move(name));
+        }
+    return names;
+}
+
+bool AnySchema::looks_at(std::string_view key) const {
+    return std::find(other_keys_.begin(), other_keys_.end(), key) != other_keys_.end();
+}
+
+void fields::read_single(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors) {
+    double number = out;
+    const std::size_t before = errors.size();
+    read(number, value, path, limits, errors);
+    if (errors.size() != before) return;
+    constexpr double least = std::numeric_limits<float>::min(), most = std::numeric_limits<float>::max();
+    const double size = std::abs(number), single = size > most ? number : static_cast<double>(static_cast<float>(number));
+    if (size != 0 && (size < least || size > most)) {
+        errors.error(value.source, fmt::format("'{}' is {}, but single precision holds {:.2g} to {:.2g} only{}", path, value.text, least, most,
+                                               size < least && limits.low <= 0 && !limits.low_open ? "; write 0 if nothing is meant" : ""));
+    } else if ((limits.low_open && single <= limits.low) || (limits.high_open && single >= limits.high)) {
+        errors.error(value.source, fmt::format("'{}' must be {}, got {}, which is {} in single precision", path, allowed(limits), value.text,
+                                               emit_flow(write(single))));
+    } else {
+        out = number;
+    }
 }
 
 }  // namespace palimpsest

@@ -1,17 +1,26 @@
 // A schema binds the members of a plain struct to keys of a YAML map: one list serves reading, validation, `describe`, the reference
 // pages, the resolved config and the run's identity. Tasks, mixers and the tool's own sections are all described this way.
 //
-//     struct Options { std::int64_t heads = 2; bool normalise = true; Map map = Map::elu; Range overwrites{0, 3}; };
+//     struct Options {
+//         std::int64_t heads = 2;
+//         bool normalise = true;
+//         Map map = Map::elu;
+//         double slope = 0.1;
+//         Range overwrites{0, 3};
+//     };
 //     const Schema<Options>& options_schema() {
 //         static const Schema<Options> schema = Schema<Options>()
 //             .field("heads", &Options::heads, at_least(1), "number of heads; divides the width")
 //             .field("normalise", &Options::normalise, "divide by the sum of the keys")
 //             .choice("feature_map", &Options::map, {{"elu", Map::elu}, {"relu", Map::relu}}, "phi, applied per head")
+//             .field("slope", &Options::slope, above(0), "of relu below 0")
+//             .used_when("feature_map", {"relu"})
 //             .field("overwrites", &Options::overwrites, between(0, 100), "changes per key, spread over the keys of an example");
 //         return schema;
 //     }
 //
-// A member's initial value in the struct is its default.
+// A member's initial value in the struct is its default. An option that counts only beside certain values of another says so with
+// used_when: where it does not count, it is no part of a run's identity or record, and to set it is an error (config/effect.h).
 #pragma once
 
 #include "config/diagnostics.h"
@@ -43,10 +52,21 @@ Limits at_least(double low);
 Limits above(double low);
 Limits between(double low, double high);
 
+// What another option of the same struct must hold for an option to count: one of `values`, written as in the resolved config, or none of
+// them where `negated`.
+struct Condition {
+    std::string option;
+    std::vector<std::string> values;
+    bool negated = false;
+};
+using AnyOf = std::vector<Condition>;
+
 // One key, as `describe` and the reference pages show it, and as the reader uses it on a type-erased object.
 struct Option {
     std::string name, type, default_text, allowed, meaning;
     bool identity = true;  // false: device, threads, cadence… do not make another run
+    std::vector<AnyOf> used_when;                               // all of them must hold; none: the option always counts
+    std::vector<std::pair<std::string, std::string>> cautions;  // a value, and what whoever chooses it should know
     std::function<void(void* object, const Value& value, std::string_view path, Diagnostics&)> read;
     std::function<Value(const void* object)> write;
     const class AnySchema* nested = nullptr;  // of a group
@@ -66,12 +86,26 @@ public:
     // except those listed in `also_allowed` (read by somebody else). `section` names the place in messages ("task", "mixers.delta").
     void read(void* object, const Value& map, std::string_view section, Diagnostics&,
               const std::vector<std::string>& also_allowed = {}) const;
-    Value write(const void* object) const;                    // every key, resolved
-    Value write_identity(const void* object) const;           // only identity keys that differ from the default
+    Value write(const void* object) const;                    // every key that counts, resolved
+    Value write_all(const void* object) const;                // every key
+    Value write_identity(const void* object) const;           // only identity keys that count and differ from the default
+
+    bool counts(const Option& option, const void* object) const;
+    bool is_default(const Option& option, const void* object) const;
+    // Puts options that do not count back to their defaults, so that nothing can depend on them.
+    void settle(void* object) const;
+    // Where the option counts, in words: "mixers.linear.feature_map is dpfp"; "" where it always does.
+    std::string where_used(const Option& option, std::string_view section = "") const;
+    // The options that decide whether this one counts.
+    std::vector<std::string> decided_by(const Option& option) const;
+
+    // Whether the owner of the options looks at a key of the config outside of them, as a mixer may at "model.positions".
+    bool looks_at(std::string_view key) const;
 
 protected:
     void add(Option option);
     std::vector<Option> options_;
+    std::vector<std::string> other_keys_;
 };
 
 template <class T>
@@ -96,6 +130,27 @@ public:
     // The option added last does not make another run.
     Schema& not_identity() {
         options_.back().identity = false;
+        return *this;
+    }
+    // The option added last counts only where `option` holds one of `values`; said twice, only where both conditions hold.
+    Schema& used_when(std::string option, std::vector<std::string> values) {
+        return used_when_any({{std::move(option), std::move(values)}});
+    }
+    Schema& used_unless(std::string option, std::vector<std::string> values) {
+        return used_when_any({{std::move(option), std::move(values), true}});
+    }
+    Schema& used_when_any(AnyOf any) {
+        options_.back().used_when.push_back(std::move(any));
+        return *this;
+    }
+    // Whoever gives the option added last this value is told `text`.
+    Schema& caution(std::string value, std::string text) {
+        options_.back().cautions.emplace_back(std::move(value), std::move(text));
+        return *this;
+    }
+    // Keys outside of these options that their owner looks at; see AnySchema::looks_at.
+    Schema& reads(std::vector<std::string> keys) {
+        other_keys_ = std::move(keys);
         return *this;
     }
 };

@@ -13,6 +13,8 @@ namespace palimpsest::fields {
 // Each reads `value` into `out`, or reports what is wrong with `path` and leaves `out` alone.
 void read(std::int64_t& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
+// A number that ends in single precision: there too it must keep its limits, be finite, and differ from zero where it is not written so.
+void read_single(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(bool& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(std::string& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(Range& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
@@ -41,9 +43,11 @@ constexpr const char* type_name() {
     else if constexpr (std::is_same_v<M, std::vector<std::int64_t>>) return "list of integers";
     else if constexpr (std::is_same_v<M, std::vector<double>>) return "list of numbers";
     else if constexpr (std::is_same_v<M, std::vector<std::string>>) return "list of texts";
+    else if constexpr (requires { M::value_type::list_name; }) return M::value_type::list_name;
     else static_assert(!sizeof(M), "an option is an int64_t, double, bool, string, Range, or a vector of the first four");
 }
 
+// Items of a struct of its own need its `list_name`, and `read` and `write` beside it.
 template <class E>
 void read(std::vector<E>& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors) {
     if (!is_list(value, path, type_name<std::vector<E>>(), errors)) return;
@@ -77,7 +81,8 @@ Schema<T>& Schema<T>::field(std::string name, M T::*member, Limits limits, std::
     option.allowed = fields::allowed(limits);
     option.meaning = std::move(meaning);
     option.read = [member, limits](void* object, const Value& value, std::string_view path, Diagnostics& errors) {
-        fields::read(static_cast<T*>(object)->*member, value, path, limits, errors);
+        if constexpr (std::is_same_v<M, double>) fields::read_single(static_cast<T*>(object)->*member, value, path, limits, errors);
+        else fields::read(static_cast<T*>(object)->*member, value, path, limits, errors);
     };
     option.write = [member](const void* object) { return fields::write(static_cast<const T*>(object)->*member); };
     add(std::move(option));

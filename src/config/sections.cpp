@@ -1,6 +1,8 @@
 // The tool's own sections as schemas. Their defaults stand in spec.h.
 #include "config/spec.h"
 
+#include <fmt/format.h>
+
 namespace palimpsest {
 namespace {
 
@@ -13,8 +15,11 @@ const Schema<ModelSpec>& model_schema() {
         Schema<ModelSpec>()
             .field("width", &ModelSpec::width, at_least(1), "width of the residual stream")
             .field("mixer", &ModelSpec::mixer, "sequence mixer of every layer, unless 'layers' names them")
+            .used_when("layers", {"[]"})
             .field("depth", &ModelSpec::depth, at_least(1), "number of layers; follows from 'layers' when they are given")
-            .field("layers", &ModelSpec::layers, "one mixer a layer, such as [base_conv, softmax]")
+            .field("layers", &ModelSpec::layers,
+                   "one mixer a layer, such as [base_conv, softmax]; with options that are the layer's own, {mixer: base_conv, kernel: 5}")
+            .used_unless("layers", {"[]"})
             .choice("mlp", &ModelSpec::mlp,
                     {{"none", Mlp::none},
                      {"identity_with_norm", Mlp::identity_with_norm},
@@ -22,6 +27,7 @@ const Schema<ModelSpec>& model_schema() {
                      {"swiglu", Mlp::swiglu}},
                     "after each mixer; identity_with_norm adds norm(residual) to the residual, as zoology does")
             .field("mlp_expansion", &ModelSpec::mlp_expansion, above(0), "hidden width of the MLP over the width")
+            .used_when("mlp", {"gelu", "swiglu"})
             .choice("norm", &ModelSpec::norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
                     "of the residual stream, before each branch")
             .field("norm_eps", &ModelSpec::norm_eps, above(0), "added to the variance")
@@ -33,6 +39,7 @@ const Schema<ModelSpec>& model_schema() {
                     {{"normal", Init::normal}, {"torch_default", Init::torch_default}, {"xavier_small", Init::xavier_small}},
                     "initial weights of the linear maps")
             .field("init_std", &ModelSpec::init_std, above(0), "standard deviation of the normal initial weights")
+            .used_when_any({{"init", {"normal"}}, {"embedding_init", {"normal"}}, {"positions", {"learned"}}})
             .field("rescale_output", &ModelSpec::rescale_output, "output projections: standard deviation / sqrt(residual branches)")
             .choice("embedding_init", &ModelSpec::embedding_init,
                     {{"normal", EmbeddingInit::normal},
@@ -48,7 +55,8 @@ const Schema<ModelSpec>& model_schema() {
 const Schema<TrainSpec>& train_schema() {
     static const Schema<TrainSpec> schema =
         Schema<TrainSpec>()
-            .field("steps", &TrainSpec::steps, at_least(1), "optimiser steps; not used when epochs are given")
+            .field("steps", &TrainSpec::steps, at_least(1), "optimiser steps")
+            .used_when("epochs", {"0"})
             .field("epochs", &TrainSpec::epochs, at_least(0), "passes over the examples of data.mode fixed; 0: train.steps counts")
             .field("batch", &TrainSpec::batch, at_least(1), "sequences in a step; all of one segment")
             .field("lr", &TrainSpec::lr, above(0), "peak learning rate")
@@ -58,13 +66,18 @@ const Schema<TrainSpec>& train_schema() {
             .field("eps", &TrainSpec::eps, above(0), "AdamW, added to the root")
             .field("init_scale", &TrainSpec::init_scale, above(0), "multiplies every random initial weight")
             .choice("weight_decay_on", &TrainSpec::weight_decay_on, {{"matrices", DecayOn::matrices}, {"all", DecayOn::all}},
-                    "all: norms, biases and embeddings too")
-            .field("warmup", &TrainSpec::warmup, at_least(0), "steps over which the learning rate rises linearly")
+                    "matrices: linear maps, convolutions, embeddings and positions; all: norms and biases too. Decay rates, time steps "
+                    "and skips of a mixer never decay")
+            .used_unless("weight_decay", {"0.0"})
+            .field("warmup", &TrainSpec::warmup, at_least(0),
+                   "steps over which the learning rate rises linearly; less than the run has, or lr would not be reached")
             .choice("schedule", &TrainSpec::schedule, {{"constant", Schedule::constant}, {"cosine", Schedule::cosine}},
                     "after the warm-up")
             .choice("schedule_by", &TrainSpec::schedule_by, {{"step", Cadence::step}, {"epoch", Cadence::epoch}},
                     "epoch: the learning rate changes between epochs only")
+            .used_when("schedule", {"cosine"})
             .field("lr_final", &TrainSpec::lr_final, between(0, 1), "fraction of the learning rate at the end of the cosine")
+            .used_when("schedule", {"cosine"})
             .field("clip", &TrainSpec::clip, at_least(0), "largest norm of the whole gradient; 0: off")
             .field("early_stop", &TrainSpec::early_stop, between(0, 1), "stop once the selecting accuracy exceeds it; 0: never")
             .choice("non_finite", &TrainSpec::non_finite,
@@ -86,9 +99,10 @@ const Schema<DataSpec>& data_schema() {
                     "fresh: no example comes twice; fixed: each segment's number of examples, again and again")
             .choice("order", &DataSpec::order, {{"shuffled", DataOrder::shuffled}, {"in_order", DataOrder::in_order}},
                     "of fixed examples: another permutation in each epoch, or always as they were drawn")
+            .used_when("mode", {"fixed"})
             .choice("segments", &DataSpec::segments,
                     {{"interleaved", SegmentOrder::interleaved}, {"in_order", SegmentOrder::in_order}},
-                    "which segment a step trains on: spread in proportion to their examples, or one after the other")
+                    "which of several train segments a step trains on: spread in proportion to their examples, or one after the other")
             .field("check_overlap", &DataSpec::check_overlap, "refuse test examples that are among the training examples")
             .not_identity();
     return schema;
@@ -120,7 +134,7 @@ const Schema<RuntimeSpec>& runtime_schema() {
                      {"reference", OpsBackend::reference},
                      {"chunk", OpsBackend::chunk},
                      {"fused", OpsBackend::fused}},
-                    "of the recurrences")
+                    "of the mixers that are recurrences")
             .field("log_every", &RuntimeSpec::log_every, at_least(1), "steps between rows of the training log")
             .not_identity()
             .field("flush_seconds", &RuntimeSpec::flush_seconds, above(0), "a crash loses at most so much of the log")
@@ -144,8 +158,37 @@ const Schema<RunSpec>& run_schema() {
     return schema;
 }
 
+void read(Layer& out, const Value& value, std::string_view path, const Limits&, Diagnostics& errors) {
+    if (value.kind == Value::Kind::scalar) return fields::read(out.mixer, value, path, {}, errors);
+    const Value* mixer = value.find("mixer");
+    if (!mixer) {
+        errors.error(value.source, fmt::format("'{}' expects a mixer, such as delta, or a map such as {{mixer: delta, heads: 4}}", path));
+        return;
+    }
+    fields::read(out.mixer, *mixer, std::string(path) + ".mixer", {}, errors);
+    out.options = value;
+    std::erase_if(out.options.entries, [](const Value::Entry& entry) { return entry.key == "mixer"; });
+}
+
+Value write(const Layer& layer) {
+    Value mixer = fields::write(layer.mixer);
+    if (layer.options.entries.empty()) return mixer;
+    Value map = layer.options;
+    map.entries.insert(map.entries.begin(), {"mixer", {}, std::move(mixer)});
+    return map;
+}
+
 std::vector<std::string> ModelSpec::mixers_by_layer() const {
-    return layers.empty() ? std::vector<std::string>(static_cast<std::size_t>(depth), mixer) : layers;
+    if (layers.empty()) return std::vector<std::string>(static_cast<std::size_t>(depth), mixer);
+    std::vector<std::string> names;
+    for (const Layer& layer : layers) names.push_back(layer.mixer);
+    return names;
+}
+
+std::shared_ptr<const void> RunSpec::options_of(std::size_t index) const {
+    if (const auto own = layers.find(index); own != layers.end()) return own->second;
+    const auto shared = mixers.find(model.layers.empty() ? model.mixer : model.layers.at(index).mixer);
+    return shared == mixers.end() ? nullptr : shared->second;
 }
 
 }  // namespace palimpsest

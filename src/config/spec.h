@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,11 +34,24 @@ enum class NormKind { layer, rms };
 enum class Init { normal, torch_default, xavier_small };
 enum class EmbeddingInit { normal, unit_normal, spherical };
 
+// One entry of model.layers: a mixer, and options that this layer has to itself.
+struct Layer {
+    static constexpr const char* list_name = "list of layers";
+    std::string mixer;
+    Value options;  // a map of those in which it differs from other layers of the mixer; null: none
+
+    Layer() = default;
+    Layer(std::string name) : mixer(std::move(name)) {}
+    Layer(const char* name) : mixer(name) {}
+};
+void read(Layer& out, const Value& value, std::string_view path, const Limits&, Diagnostics& errors);
+Value write(const Layer& layer);
+
 struct ModelSpec {
     std::int64_t width = 64;
     std::string mixer = "softmax";       // of every layer, unless `layers` names them
     std::int64_t depth = 2;              // number of layers; equals layers.size() when `layers` are given
-    std::vector<std::string> layers;     // one mixer a layer, e.g. [base_conv, softmax]
+    std::vector<Layer> layers;           // one mixer a layer, e.g. [base_conv, softmax]
     Mlp mlp = Mlp::none;                 // identity_with_norm: adds norm(residual) to the residual (zoology's quirk)
     double mlp_expansion = 4;
     NormKind norm = NormKind::layer;
@@ -121,14 +135,20 @@ struct RunSpec {
     std::int64_t seed = 1;               // lane value
     TaskSpec task;
     ModelSpec model;
-    std::map<std::string, std::shared_ptr<const void>> mixers;  // options by mixer name, for every mixer that the model uses
+    std::map<std::string, std::shared_ptr<const void>> mixers;  // options by mixer name, of the mixers whose layers all have the same
+    std::map<std::size_t, std::shared_ptr<const void>> layers;  // options by layer, of the others
     TrainSpec train;
     DataSpec data;
     EvalSpec eval;
     RuntimeSpec run;
 
-    Value resolved;                      // the whole run, every key present, without sweep
+    Value resolved;                      // the whole run, every key that counts, without sweep
     std::string id;                      // 12 hex digits: hash of (schema version, identity keys that differ from their defaults)
+    std::set<std::string> unused;        // keys that were written, but do not count in this run
+    std::vector<std::string> cautions;   // what a person should know of the values that were chosen
+
+    // Of layer `index`; nullptr: the mixer's defaults.
+    std::shared_ptr<const void> options_of(std::size_t index) const;
 };
 
 // The names and schemas that live in floors above: the task and mixer registries hand them in.
@@ -154,7 +174,7 @@ struct Experiment {
     std::vector<PlannedRun> runs;        // one when there is no sweep block
     bool is_sweep = false;
     std::int64_t lanes = 0;              // sweep.lanes: runs of one shape that train as one model; 0: the planner's choice
-    std::vector<std::string> notes;      // e.g. "2 of 12 points are the same run and were merged"
+    std::vector<std::string> notes;      // e.g. "2 of 12 points are the same run and were merged", cautions
     std::size_t chosen = 0;              // the run that `only` names; else the first
     std::string explain;                 // the resolved config of that run with each value's origin beside it
 };

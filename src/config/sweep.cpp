@@ -181,12 +181,18 @@ private:
                 planned.varied.emplace_back(key.path, value_text(key, index[a], planned.spec.resolved));
         if (sweep_.seeds > 1) planned.varied.emplace_back("seed", std::to_string(seed));
         const auto [old, is_new] = position_.emplace(planned.spec.id, experiment_.runs.size());
-        if (is_new) {
-            experiment_.runs.push_back(std::move(planned));
+        if (!is_new) {
+            ++repeats_;
+            if (repeated_.empty()) repeated_ = fmt::format("{} is {}", describe(planned), points_[old->second]);
             return;
         }
-        ++repeats_;
-        if (repeated_.empty()) repeated_ = fmt::format("{} is {}", describe(planned), describe(experiment_.runs[old->second]));
+        points_.push_back(describe(planned));
+        // A record must not tell a value of what the run does not use.
+        std::erase_if(planned.varied, [&](const auto& key) { return run.unused.count(key.first) > 0; });
+        for (const std::string& caution : run.cautions)
+            if (std::find(experiment_.notes.begin(), experiment_.notes.end(), caution) == experiment_.notes.end())
+                experiment_.notes.push_back(caution);
+        experiment_.runs.push_back(std::move(planned));
     }
 
     // As the records hold it ("0.001" for 1e-3).
@@ -236,6 +242,7 @@ private:
     std::size_t excluded_ = 0, repeats_ = 0;
     std::map<std::string, std::size_t> position_;  // by id
     std::vector<std::size_t> point_of_run_;
+    std::vector<std::string> points_;              // of the runs, in words, with keys that they do not use
     std::string repeated_;
 };
 

@@ -26,6 +26,7 @@ struct Options {
 const Schema<Options>& options_schema() {
     static const Schema<Options> schema =
         Schema<Options>()
+            .reads({"model.rescale_output", "run.backend"})
             .field("heads", &Options::heads, at_least(1), "number of heads")
             .field("expand_k", &Options::expand_k, above(0), "features of queries and keys over all heads, in model widths")
             .field("expand_v", &Options::expand_v, above(0), "features of values over all heads, in model widths")
@@ -34,9 +35,11 @@ const Schema<Options>& options_schema() {
                     {{"silu", Activation::silu}, {"relu", Activation::relu}, {"elu1", Activation::elu1}, {"identity", Activation::identity}},
                     "of queries and keys, after the convolution")
             .choice("qk_norm", &Options::qk_norm, {{"l2", QkNorm::l2}, {"sum", QkNorm::sum}, {"none", QkNorm::none}},
-                    "l2 keeps the memory bounded; sum needs features that are never negative (relu, elu1)")
+                    "l2 and sum keep the memory bounded; sum needs features that are never negative (relu, elu1)")
+            .caution("none", "a write to a key longer than sqrt 2 makes the memory grow, without bound over many; l2 prevents it")
             .field("beta", &Options::beta, "learned strength of every write, in (0, 1); false: always 1")
             .field("negative_eigenvalues", &Options::negative_eigenvalues, "strength in (0, 2): a write may turn the old value around")
+            .used_when("beta", {"true"})
             .field("out_gate", &Options::out_gate, "multiply the output by silu(W x)")
             .field("norm_eps", &Options::norm_eps, above(0), "eps of the RMSNorm of every head's output");
     return schema;

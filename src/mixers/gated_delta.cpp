@@ -19,6 +19,7 @@ struct Options {
 const Schema<Options>& options_schema() {
     static const Schema<Options> schema =
         Schema<Options>()
+            .reads({"model.rescale_output", "run.backend"})
             .field("heads", &Options::heads, at_least(1), "heads of queries and keys")
             .field("value_heads", &Options::value_heads, at_least(0), "heads of values, a multiple of heads; 0: as many")
             .field("expand_k", &Options::expand_k, above(0), "features of queries and keys over all heads, in model widths")

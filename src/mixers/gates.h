@@ -32,14 +32,14 @@ public:
     DecayGate(const nn::Scope& scope, const std::string& options, std::int64_t heads, std::int64_t channels, double low, double high)
         : heads_(heads), channels_(channels) {
         if (low > high) fail(ExitCode::usage, "{}.decay_low: {} is above decay_high {}", options, low, high);
-        a_log_ = scope.declare("a_log", {heads}, log_rate_rule(low, high), nn::Decay::no);
-        dt_bias_ = scope.declare("dt_bias", {heads * channels}, time_step_rule(), nn::Decay::no);
+        a_log_ = scope.declare("a_log", {heads}, log_rate_rule(low, high), nn::Decay::never);
+        dt_bias_ = scope.declare("dt_bias", {heads * channels}, time_step_rule(), nn::Decay::never);
     }
     // Bounded: g in (bound, 0), bound < 0.
     DecayGate(const nn::Scope& scope, std::int64_t heads, std::int64_t channels, double bound)
         : heads_(heads), channels_(channels), bound_(bound) {
-        a_log_ = scope.declare("a_log", {heads}, nn::InitRule::constant(0), nn::Decay::no);
-        dt_bias_ = scope.declare("dt_bias", {heads * channels}, time_step_rule(), nn::Decay::no);
+        a_log_ = scope.declare("a_log", {heads}, nn::InitRule::constant(0), nn::Decay::never);
+        dt_bias_ = scope.declare("dt_bias", {heads * channels}, time_step_rule(), nn::Decay::never);
     }
 
     // a [R, B, T, H * channels] -> g [R * B, T, H, channels], or [R * B, T, H] where channels is 1

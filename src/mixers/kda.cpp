@@ -23,6 +23,7 @@ struct Options {
 const Schema<Options>& options_schema() {
     static const Schema<Options> schema =
         Schema<Options>()
+            .reads({"model.rescale_output", "run.backend"})
             .field("heads", &Options::heads, at_least(1), "heads of queries and keys")
             .field("value_heads", &Options::value_heads, at_least(0), "heads of values, a multiple of heads; 0: as many")
             .field("expand_k", &Options::expand_k, above(0), "features of queries and keys over all heads, in model widths")
@@ -30,9 +31,12 @@ const Schema<Options>& options_schema() {
             .field("short_conv", &Options::short_conv, between(0, 64), "taps of the convolutions (with SiLU) on q, k and v; 0: none")
             .choice("gate", &Options::gate, {{"softplus", Gate::softplus}, {"bounded", Gate::bounded}},
                     "log decay from f = W_2 W_1 x: -A softplus(f + dt_bias), or lower_bound sigmoid(A (f + dt_bias))")
-            .field("lower_bound", &Options::lower_bound, Limits{-5, 0, false, true}, "strongest log decay of a token, with gate: bounded")
+            .field("lower_bound", &Options::lower_bound, Limits{-5, 0, false, true}, "strongest log decay of a token")
+            .used_when("gate", {"bounded"})
             .field("decay_low", &Options::decay_low, at_least(0), "smallest initial A of a head, drawn evenly; gate: bounded starts at 1")
+            .used_when("gate", {"softplus"})
             .field("decay_high", &Options::decay_high, above(0), "largest initial A of a head")
+            .used_when("gate", {"softplus"})
             .field("negative_eigenvalues", &Options::negative_eigenvalues, "write strength in (0, 2): a write may turn the old value around")
             .field("out_gate", &Options::out_gate, "multiply the normed output by sigmoid(W_2 W_1 x + b), of the rank of a value head")
             .field("norm_eps", &Options::norm_eps, above(0), "eps of the RMSNorm of every head's output");

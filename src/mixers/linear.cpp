@@ -30,6 +30,7 @@ struct Options {
 const Schema<Options>& options_schema() {
     static const Schema<Options> schema =
         Schema<Options>()
+            .reads({"model.rescale_output", "run.backend"})
             .field("heads", &Options::heads, at_least(1), "number of heads")
             .field("expand_k", &Options::expand_k, above(0), "features of queries and keys over all heads, in model widths")
             .field("expand_v", &Options::expand_v, above(0), "features of values over all heads, in model widths")
@@ -39,9 +40,11 @@ const Schema<Options>& options_schema() {
                     "phi, per head of D features: elu(x) + 1; max(x, 0); e^x; x itself; dpfp: 2 nu D products of the parts of x above and "
                     "below 0 (Schlag et al. 2021); taylor: e^(q.k/sqrt D) to second order (Based, Arora et al. 2024), 1 + D + D(D+1)/2 "
                     "features, so take a small expand_k")
-            .field("nu", &Options::nu, at_least(1), "of feature_map dpfp: how many neighbours each part is multiplied with; less than 2 D")
+            .field("nu", &Options::nu, at_least(1), "how many neighbours each part is multiplied with; less than 2 D")
+            .used_when("feature_map", {"dpfp"})
             .field("normalise", &Options::normalise, "divide by phi(q) . sum phi(k); needs a map that is never negative")
             .field("eps", &Options::eps, above(0), "added to that sum")
+            .used_when("normalise", {"true"})
             .choice("qk_norm", &Options::qk_norm, {{"none", QkNorm::none}, {"l2", QkNorm::l2}}, "norm of queries and keys, before phi")
             .field("short_conv", &Options::short_conv, between(0, 64), "taps of the convolutions (with SiLU) on q, k and v; 0: none")
             .field("out_norm", &Options::out_norm, "RMSNorm of every head's output");

@@ -18,6 +18,7 @@ struct Options {
 const Schema<Options>& options_schema() {
     static const Schema<Options> schema =
         Schema<Options>()
+            .reads({"model.rescale_output", "run.backend"})
             .field("heads", &Options::heads, at_least(1), "number of heads; the paper has as many as make them 64 features wide")
             .field("groups", &Options::groups, at_least(1), "sets of keys B and queries C; a divisor of heads")
             .field("expand", &Options::expand, above(0), "features of values over all heads, in model widths")
@@ -45,7 +46,7 @@ public:
         if (options.short_conv > 0) conv_ = nn::ShortConv(scope, "conv", convolved, options.short_conv, true);
         dt_ = nn::Linear(scope, "dt", width, heads);
         gate_ = DecayGate(scope, "mixers.mamba2", heads, 1, options.decay_low, options.decay_high);
-        skip_ = scope.declare("skip", {heads}, nn::InitRule::constant(1), nn::Decay::no);
+        skip_ = scope.declare("skip", {heads}, nn::InitRule::constant(1), nn::Decay::never);
         norm_ = scope.sub("out_norm").declare("weight", {inner}, nn::InitRule::constant(1), nn::Decay::no);
         out_ = nn::Linear(scope, "out", inner, width, false, nn::Role::output);
     }

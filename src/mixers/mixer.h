@@ -45,8 +45,9 @@ struct BuildContext {
     std::int64_t width = 0;          // d
     std::int64_t layer = 0, layers = 0;
     std::int64_t longest = 0;        // longest sequence of any segment
+    // What a mixer looks at of these, its schema names with `reads`.
     bool rotary = false;             // model.positions is rotary
-    ops::Backend backend = ops::Backend::automatic;
+    ops::Backend backend = ops::Backend::automatic;  // run.backend
 };
 
 class Mixer {

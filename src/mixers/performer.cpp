@@ -26,6 +26,7 @@ struct Options {
 const Schema<Options>& options_schema() {
     static const Schema<Options> schema =
         Schema<Options>()
+            .reads({"model.rescale_output", "run.backend"})
             .field("heads", &Options::heads, at_least(1), "number of heads, each of width D")
             .field("features", &Options::features, at_least(0), "random features m of a head; 0: D ln D, rounded down")
             .choice("kernel", &Options::kernel, {{"exp", Kernel::exp}, {"relu", Kernel::relu}},

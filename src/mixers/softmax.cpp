@@ -21,6 +21,7 @@ struct Options {
 const Schema<Options>& options_schema() {
     static const Schema<Options> schema =
         Schema<Options>()
+            .reads({"model.positions", "model.rescale_output"})
             .field("heads", &Options::heads, at_least(1), "number of heads; divides the width")
             .choice("qk_norm", &Options::qk_norm, {{"none", QkNorm::none}, {"l2", QkNorm::l2}, {"rms", QkNorm::rms}},
                     "norm of queries and keys per head, before the rotation: l2 makes the logits sqrt(D) cos(q, k); rms is that "

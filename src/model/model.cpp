@@ -100,12 +100,12 @@ Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<Lan
     }
     for (std::size_t i = 0; i < mixers.size(); ++i) {
         const nn::Scope block_scope = scope.sub("layers").sub(std::to_string(i));
-        const auto options = spec.mixers.find(mixers[i]);
         const MixerKind& kind = get_mixer(mixers[i]);
-        const std::shared_ptr<const void> defaults = options == spec.mixers.end() ? kind.schema().make_default() : options->second;
+        std::shared_ptr<const void> options = spec.options_of(i);
+        if (!options) options = kind.schema().make_default();
         BuildContext build;
         build.scope = block_scope.sub("mixer");
-        build.options = defaults.get();
+        build.options = options.get();
         build.width = model.width;
         build.layer = static_cast<std::int64_t>(i);
         build.layers = static_cast<std::int64_t>(mixers.size());

@@ -31,7 +31,10 @@ struct InitRule {
     static InitRule filled(std::function<void(std::uint64_t, std::vector<double>&)> f) { return {Kind::filled, 0, 0, {}, std::move(f)}; }
 };
 
-enum class Decay { yes, no };         // weight decay under weight_decay_on: matrices (norms, biases, gates: no)
+// Weight decay. yes: always (linear maps, convolutions, embeddings). no: under weight_decay_on: all alone (norms, biases). never: what a
+// pull towards 0 would not shrink but shift (the logarithm of a decay rate, the bias of a time step, a skip that starts at 1).
+enum class Decay { yes, no, never };
+inline bool is_decayed(Decay decay, bool all) { return decay == Decay::yes || (all && decay == Decay::no); }
 
 struct ParameterInfo {
     std::string name;                 // "layers.1.mixer.q.weight"

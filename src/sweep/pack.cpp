@@ -8,6 +8,7 @@ namespace palimpsest {
 std::string pack_shape(const RunSpec& spec) {
     Value shape = spec.resolved;
     shape.set("seed", Value());
+    shape.set("train", train_schema().write_all(&spec.train));  // whether weight_decay_on counts depends on a lane's value
     for (const char* key : {"lr", "weight_decay", "beta1", "beta2", "init_scale"}) shape.find("train")->set(key, Value());
     return emit_flow(shape);
 }

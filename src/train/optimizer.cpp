@@ -59,7 +59,7 @@ void AdamW::build_flat_indices() {
     for (const nn::ParameterInfo& info : parameters_.table()) {
         for (std::int64_t lane = 0; lane < parameters_.lanes(); ++lane)
             lane_of.narrow(0, info.offset + lane * info.numel, info.numel).fill_(lane);
-        if (info.trained && (decay_all_ || info.decay == nn::Decay::yes))
+        if (info.trained && nn::is_decayed(info.decay, decay_all_))
             decayed.narrow(0, info.offset, parameters_.lanes() * info.numel).fill_(1);
     }
     lane_of_ = lane_of.to(values.device());

@@ -48,7 +48,7 @@ PALIMPSEST_SIMD void update(float* __restrict value, const float* __restrict gra
 void AdamW::build_pieces() {
     const auto& table = parameters_.table();
     for (std::size_t p = 0; p < table.size(); ++p) {
-        const bool decayed = decay_all_ || table[p].decay == nn::Decay::yes;
+        const bool decayed = nn::is_decayed(table[p].decay, decay_all_);
         if (!table[p].trained) continue;
         for (std::int64_t lane = 0; lane < parameters_.lanes(); ++lane)
             for (std::int64_t begin = 0; begin < table[p].numel; begin += piece_size)

@@ -189,8 +189,15 @@ TEST_CASE("keys that do not fit together", "[experiment]") {
           Lines{"dir/f.yaml:5:17: 'train.epochs' needs data.mode fixed: fresh data have no epochs; write data: {mode: fixed}"});
     CHECK(errors(small + "train: {schedule_by: epoch}\n") ==
           Lines{"dir/f.yaml:5:22: 'train.schedule_by' epoch needs train.epochs"});
-    CHECK(errors(small + "data: {order: in_order}\n") ==
-          Lines{"dir/f.yaml:5:15: 'data.order' in_order needs data.mode fixed: fresh data have no order"});
+    CHECK(errors(small + "train: {steps: 100, warmup: 100}\n") ==
+          Lines{"dir/f.yaml:5:29: 'train.warmup' is 100, but the run has 100 steps: 'train.lr' would not be reached before the end; set at "
+                "most 99"});
+    CHECK(errors(small + "data: {mode: fixed}\ntrain: {epochs: 2, warmup: 17}\n") ==  // 500 examples are 8 batches of 64
+          Lines{"dir/f.yaml:6:28: 'train.warmup' is 17, but the run has 16 steps: 'train.lr' would not be reached before the end; set at "
+                "most 15"});
+    CHECK(errors(small + "train: {steps: 1e4, warmup: 2000}\n") ==  // how long it is can not be told
+          Lines{"dir/f.yaml:5:16: 'train.steps' expects an integer, got '1e4'; write 10000"});
+    CHECK(error(small + "train: {steps: 100, warmup: 99}\n").empty());
     CHECK(errors(small + "train: {early_stop: 0.99}\n") ==
           Lines{"dir/f.yaml:5:21: 'train.early_stop' needs train.eval_every: nothing is evaluated before the end"});
     CHECK(errors(small + "run: {precision: bf16}\n") ==
@@ -218,7 +225,7 @@ TEST_CASE("overrides follow the file's rules", "[override]") {
                   {"train.lr=3e-4", "task.test.0.pairs=3", "model.layers=[conv, delta]", "mixers.delta.heads=2", "train.lr=3e-5"});
     CHECK(run.train.lr == 3e-5);
     CHECK(recall(run.task.test[0]).pairs == 3);
-    CHECK(run.model.layers == Lines{"conv", "delta"});
+    CHECK(run.model.mixers_by_layer() == Lines{"conv", "delta"});
     CHECK(static_cast<const fake::Delta*>(run.mixers.at("delta").get())->heads == 2);
     CHECK(fake::run(small, {"name=x=y%z@w,[1]"}).name == "x=y%z@w,[1]");
     CHECK(fake::run(small, {"name=\"8\""}).name == "8");
@@ -259,10 +266,9 @@ TEST_CASE("an override without effect is an error", "[override]") {
           Lines{"<command line>:argument 1: 'task.pairs' has no effect: every segment has its own 'pairs'; set task.train.0.pairs, "
                 "task.test.0.pairs, …"});
     CHECK(errors(small + "model: {layers: [conv, delta]}\n", {"model.mixer=delta"}) ==
-          Lines{"<command line>:argument 1: 'model.mixer' has no effect: 'model.layers' names the mixer of each layer"});
+          Lines{"<command line>:argument 1: 'model.mixer' has no effect: it counts only where model.layers is []; leave it out"});
     CHECK(errors(small + "data: {mode: fixed}\ntrain: {epochs: 3}\n", {"train.steps=10"}) ==
-          Lines{"<command line>:argument 1: 'train.steps' has no effect: the run lasts 3 epochs; set train.epochs, or "
-                "train.epochs=0 too"});
+          Lines{"<command line>:argument 1: 'train.steps' has no effect: it counts only where train.epochs is 0; leave it out"});
     CHECK(errors(small + "sweep: {grid: {train.lr: [1, 2]}}\n", {"train.lr=3"}) ==
           Lines{"<command line>:argument 1: 'train.lr' has no effect: the sweep sets 'train.lr'; set sweep.grid.train.lr=[…]"});
     CHECK(error(small + "data: {mode: fixed}\ntrain: {epochs: 3}\n", {"train.epochs=0", "train.steps=10"}).empty());
@@ -289,7 +295,7 @@ TEST_CASE("bases merge; later ones win, the file over all", "[base]") {
     CHECK(run.train.steps == 10);
     CHECK(run.train.batch == 7);
     CHECK(run.train.warmup == 5);
-    CHECK(run.model.layers == Lines{"delta"});
+    CHECK(run.model.mixers_by_layer() == Lines{"delta"});
     CHECK(run.model.width == 8);
     const auto& delta = *static_cast<const fake::Delta*>(run.mixers.at("delta").get());
     CHECK(delta.heads == 2);
@@ -341,5 +347,31 @@ TEST_CASE("explain tells where each value is from", "[experiment]") {
     CHECK_THAT(line("  layers: [conv] "), ContainsSubstring("# dir/f.yaml:5"));
     CHECK_THAT(line("  depth: 1 "), ContainsSubstring("# as many as model.layers"));
     CHECK_THAT(line("    - length: 32 "), ContainsSubstring("# dir/f.yaml:3"));
-    CHECK_THAT(line("  pairs: 4 "), ContainsSubstring("# default"));
+    CHECK_THAT(line("  power: 0.01 "), ContainsSubstring("# default"));
+    CHECK_THAT(line("      pairs: 4 "), ContainsSubstring("# default"));
+    CHECK_THAT(line("      pairs: 8 "), ContainsSubstring("# dir/f.yaml:4"));
+}
+
+TEST_CASE("explain tells where a value is from that was written for all or for each", "[experiment]") {
+    const std::string text = fake::parse("task:\n"
+                                         "  name: recall\n"
+                                         "  pairs: 2\n"
+                                         "  train: [{length: 32}]\n"
+                                         "  test: [{length: 32}, {length: 32, pairs: 8}]\n"
+                                         "model:\n"
+                                         "  layers: [{mixer: conv, kernel: 5},\n"
+                                         "           {mixer: conv, kernel: 5}, delta, {mixer: delta, fades: true}]\n"
+                                         "mixers: {delta: {heads: 4}}\n")
+                                 .explain;
+    INFO(text);
+    const auto origin = [&](const std::string& key) {
+        const auto begin = text.find("\n" + key + " ") + 1, hash = text.find("# ", begin);
+        return text.substr(hash + 2, text.find('\n', begin) - hash - 2);
+    };
+    CHECK(origin("  length: 32") == "dir/f.yaml:4");
+    CHECK(origin("    - pairs: 2") == "dir/f.yaml:3");
+    CHECK(origin("    kernel: 5") == "dir/f.yaml:7");
+    CHECK(origin("    - mixer: delta") == "dir/f.yaml:8");
+    CHECK(origin("      fades: true") == "dir/f.yaml:8");
+    CHECK(origin("    heads: 4") == "dir/f.yaml:9");
 }

@@ -14,12 +14,15 @@ struct Recall {
 struct Update {
     std::int64_t length = 64;
     palimpsest::Range overwrites{1, 1};
+    bool revert = false;  // counts where a key changes twice
 };
 
 struct Delta {
     std::int64_t heads = 1;
     bool normalise = true;
     std::int64_t chunk = 16;  // not identity
+    bool fades = false;
+    double rate = 0.5;  // counts where it fades
 };
 
 struct Conv {
@@ -40,17 +43,24 @@ inline const palimpsest::Schema<Update>& update_schema() {
     using namespace palimpsest;
     static const Schema<Update> schema = Schema<Update>()
                                              .field("length", &Update::length, at_least(2), "positions")
-                                             .field("overwrites", &Update::overwrites, between(0, 10), "changes");
+                                             .field("overwrites", &Update::overwrites, between(0, 10), "changes")
+                                             .field("revert", &Update::revert, "the last change")
+                                             .used_unless("overwrites", {"0", "1", "0..1"});
     return schema;
 }
 
 inline const palimpsest::Schema<Delta>& delta_schema() {
     using namespace palimpsest;
     static const Schema<Delta> schema = Schema<Delta>()
+                                            .reads({"model.positions", "model.rescale_output", "run.backend"})
                                             .field("heads", &Delta::heads, at_least(1), "heads")
                                             .field("normalise", &Delta::normalise, "keys")
+                                            .caution("false", "the memory may grow")
                                             .field("chunk", &Delta::chunk, at_least(1), "tokens")
-                                            .not_identity();
+                                            .not_identity()
+                                            .field("fades", &Delta::fades, "over time")
+                                            .field("rate", &Delta::rate, above(0), "of fading")
+                                            .used_when("fades", {"true"});
     return schema;
 }
 

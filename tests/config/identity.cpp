@@ -61,7 +61,12 @@ TEST_CASE("what does not make another run", "[identity]") {
     CHECK(id(small, {"task.pairs=4", "task.distinct=true"}) == same);
     CHECK(id(small, {"task.valid=[{pairs: 8}, {length: 128, pairs: 8}]"}) == same);  // what no valid segments mean
     const std::string epochs = small + "data: {mode: fixed}\ntrain: {epochs: 3}\n";
-    CHECK(id(epochs) == id(small + "data: {mode: fixed}\ntrain: {epochs: 3, steps: 77}\n"));
+    CHECK(id(epochs) == id(small + "data: {mode: fixed}\ntrain: {steps: 77}\n", {"train.epochs=3"}));
+    // What does not count, wherever it gives way.
+    CHECK(id(small, {"train.schedule=constant"}) == id(small + "train: {lr_final: 0.3}\n", {"train.schedule=constant"}));
+    CHECK(id(small, {"model.mixer=conv"}) == id(small + "model: {positions: rotary}\nrun: {backend: chunk}\n", {"model.mixer=conv"}));
+    CHECK(id(small, {"train.weight_decay=0"}) == id(small + "train: {weight_decay_on: all}\n", {"train.weight_decay=0"}));
+    CHECK(id(small, {"mixers.softmax.fades=false"}) == id(small + "mixers: {softmax: {fades: true, rate: 2}}\n", {"mixers.softmax.fades=false"}));
 }
 
 TEST_CASE("what makes another run", "[identity]") {
@@ -86,7 +91,6 @@ TEST_CASE("what makes another run", "[identity]") {
                                "run.backend=reference",
                                "task.train.0.length=33",
                                "task.train.0.pairs=5",
-                               "task.train.0.examples=501",
                                "task.test.0.power=1",
                                "task.test.1.distinct=false",
                                "task.test.1.examples=999",
@@ -96,6 +100,13 @@ TEST_CASE("what makes another run", "[identity]") {
                                "task.valid=[{pairs: 8}]"})
         ids.push_back(id(small, {change}));
     ids.push_back(id(small, {"run.device=cuda", "run.precision=tf32"}));
+    ids.push_back(id(small, {"data.mode=fixed", "task.train.0.examples=501"}));
+    ids.push_back(id(small, {"mixers.softmax.fades=true"}));
+    ids.push_back(id(small, {"mixers.softmax.fades=true", "mixers.softmax.rate=2"}));
+    ids.push_back(id(small, {"train.weight_decay_on=all"}));
+    ids.push_back(id(small, {"model.layers=[softmax, {mixer: softmax, heads: 2}]"}));
+    ids.push_back(id(small, {"model.layers=[{mixer: softmax, heads: 2}, softmax]"}));
+    ids.push_back(id(small, {"model.layers=[{mixer: softmax, heads: 3}, softmax]"}));
     ids.push_back(id("task: {name: update, train: [{}], test: [{}]}\n"));
     std::vector<std::string> different = ids;
     std::sort(different.begin(), different.end());
@@ -112,6 +123,10 @@ TEST_CASE("a resolved config reloads to the same run", "[identity]") {
         small +
             "data: {mode: fixed, order: in_order}\ntrain: {epochs: 3, schedule_by: epoch, lr: 4.6415888336127773e-4, weight_decay: "
             "1e-30}\n",
+        small + "model: {layers: [conv, {mixer: conv, kernel: 5}, {mixer: delta, fades: true, rate: 2}, {mixer: delta, heads: 4}, delta]}\n"
+                "mixers: {conv: {kernel: 4}, delta: {heads: 3}}\n",
+        small + "train: {schedule: constant, weight_decay: 0}\nmodel: {init: xavier_small, embedding_init: spherical, mixer: conv}\n",
+        "task: {name: update, revert: true, train: [{overwrites: 3}, {}], test: [{overwrites: 2, revert: false}, {overwrites: 0}]}\n",
         "task: {name: update, overwrites: 0..3, train: [{}, {length: 8, overwrites: 2}], valid: [{examples: 5}], test: "
         "[{overwrites: 1..2}]}\n",
     };
@@ -123,7 +138,7 @@ TEST_CASE("a resolved config reloads to the same run", "[identity]") {
         CHECK(second.id == first.id);
         CHECK(second.resolved.same_content(first.resolved));  // every key is in it, numbers to the last bit
         CHECK(second.name == first.name);
-        CHECK(second.model.layers == first.model.layers);
+        CHECK(second.model.mixers_by_layer() == first.model.mixers_by_layer());
         CHECK(second.train.lr == first.train.lr);
         REQUIRE(second.task.test.size() == first.task.test.size());
         for (std::size_t i = 0; i < first.task.test.size(); ++i) {

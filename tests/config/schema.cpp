@@ -22,6 +22,7 @@ struct Options {
     double dropout = 0, scale = 1;
     std::vector<std::string> layers = {"a", "b"};
     std::int64_t threads = 0;
+    double slope = 0.1;
     Inner conv;
 };
 
@@ -44,6 +45,9 @@ const Schema<Options>& schema() {
                                               .field("layers", &Options::layers, "names")
                                               .field("threads", &Options::threads, at_least(0), "how many")
                                               .not_identity()
+                                              .field("slope", &Options::slope, "of relu")
+                                              .used_when("feature_map", {"relu"})
+                                              .used_unless("overwrites", {"0", "1"})
                                               .group("conv", &Options::conv, inner_schema(), "short convolution");
     return schema;
 }
@@ -106,7 +110,7 @@ TEST_CASE("unknown keys are errors with a suggestion or the known keys", "[schem
     CHECK(first_line(report("zzz: 4\n")) ==
           "f.yaml:1:1: unknown key 'zzz' in 'mixers.delta'; known keys: conv, dropout, feature_map, heads, layers, normalise, "
           "overwrites, "
-          "scale, threads");
+          "scale, slope, threads");
     CHECK(first_line(report("conv: {tap: 4}\n")) == "f.yaml:1:8: unknown key 'tap' in 'mixers.delta.conv'; did you mean 'taps'?");
     CHECK(first_line(report("head: 4\n", "")) == "f.yaml:1:1: unknown key 'head'; did you mean 'heads'?");
     Options options;
@@ -122,7 +126,17 @@ TEST_CASE("limits are told with the value", "[schema]") {
     CHECK(first_line(report("scale: 0.0\n")) == "f.yaml:1:8: 'mixers.delta.scale' must be above 0, got 0.0");
     CHECK(first_line(report("overwrites: 0..101\n")) == "f.yaml:1:13: 'mixers.delta.overwrites' must be 0 to 100, got 0..101");
     CHECK(first_line(report("conv: {taps: 9}\n")) == "f.yaml:1:14: 'mixers.delta.conv.taps' must be 1 to 8, got 9");
-    CHECK(report("heads: 1\ndropout: 0\nscale: 1e-300\noverwrites: 100\n").empty());
+    CHECK(report("heads: 1\ndropout: 0\nscale: 2e-38\noverwrites: 100\n").empty());
+}
+
+TEST_CASE("a number must keep its limits in single precision", "[schema]") {
+    CHECK(first_line(report("scale: 1e-60\n")) == "f.yaml:1:8: 'mixers.delta.scale' is 1e-60, but single precision holds 1.2e-38 to 3.4e+38 only");
+    CHECK(first_line(report("scale: 1e39\n")) == "f.yaml:1:8: 'mixers.delta.scale' is 1e39, but single precision holds 1.2e-38 to 3.4e+38 only");
+    CHECK(first_line(report("dropout: 1e-40\n")) ==
+          "f.yaml:1:10: 'mixers.delta.dropout' is 1e-40, but single precision holds 1.2e-38 to 3.4e+38 only; write 0 if nothing is meant");
+    CHECK(first_line(report("dropout: 0.999999999\n")) ==
+          "f.yaml:1:10: 'mixers.delta.dropout' must be at least 0 and below 1, got 0.999999999, which is 1.0 in single precision");
+    CHECK(report("dropout: 0.9999999\nscale: 3e38\n").empty());
 }
 
 TEST_CASE("a section must be a map", "[schema]") {
@@ -140,6 +154,26 @@ TEST_CASE("every key is written, and only what is not at its default counts for 
     CHECK(identity("heads: 2\nscale: 1\nconv: {taps: 4}\n") == "{}");
     CHECK(identity("threads: 8\nconv: {rate: 3}\n") == "{}");
     CHECK(identity("layers: [a]\nheads: 4\nconv: {taps: 3, rate: 3}\n") == "{heads: 4, layers: [a], conv: {taps: 3}}");
+}
+
+TEST_CASE("an option that does not count is neither written nor part of the identity", "[schema]") {
+    const Option& slope = *schema().find("slope");
+    CHECK(schema().where_used(slope, "mixers.a") == "mixers.a.feature_map is relu and mixers.a.overwrites is not 0 or 1");
+    CHECK(schema().decided_by(slope) == std::vector<std::string>{"feature_map", "overwrites"});
+    CHECK(schema().where_used(*schema().find("heads")).empty());
+    CHECK(identity("slope: 0.7\n") == "{}");
+    CHECK(identity("feature_map: relu\nslope: 0.7\noverwrites: 1\n") == "{feature_map: relu, overwrites: 1}");
+    CHECK(identity("feature_map: relu\nslope: 0.7\noverwrites: 2\n") == "{feature_map: relu, overwrites: 2, slope: 0.7}");
+    Options options;
+    options.slope = 0.7;
+    CHECK_FALSE(schema().write(&options).find("slope"));
+    CHECK(schema().write_all(&options).find("slope")->text == "0.7");
+    schema().settle(&options);
+    CHECK(options.slope == 0.1);
+    options.map = Map::relu;
+    options.slope = 0.7;
+    schema().settle(&options);
+    CHECK(options.slope == 0.7);
 }
 
 TEST_CASE("an option declared twice is our mistake", "[schema]") {

@@ -83,7 +83,7 @@ TEST_CASE("whole sections can be swept", "[sweep]") {
     CHECK(tasks.runs[3].spec.task.name == "update");
     CHECK(tasks.runs[3].spec.model.depth == 1);
     const Experiment tests = fake::parse(small + "sweep: {grid: {task.test: [[{pairs: 1}], [{pairs: 2}]]}}\n");
-    CHECK(varied(tests.runs[1]) == "task.test=[{pairs: 2, examples: 1000}]");
+    CHECK(varied(tests.runs[1]) == "task.test=[{length: 64, pairs: 2, examples: 1000}]");
 }
 
 TEST_CASE("points that are the same run are merged, and it is said", "[sweep]") {

@@ -62,6 +62,8 @@ TEST_CASE("pitfall 23: Mamba-2 starts with rates in [1, 16], time steps in [0.00
         const bool matrix = info.name.find("weight") != std::string::npos && info.name.find("norm") == std::string::npos;
         INFO(info.name);
         CHECK((info.decay == nn::Decay::yes) == (matrix || info.name == "mixer.conv.kernel"));
+        const bool gate = info.name == "mixer.a_log" || info.name == "mixer.dt_bias" || info.name == "mixer.skip";
+        CHECK((info.decay == nn::Decay::never) == gate);  // under weight_decay_on: all neither
     }
     const at::Tensor rate = start.at("mixer.a_log").exp(), dt = (1 + start.at("mixer.dt_bias").exp()).log();
     CHECK(rate.min().item<double>() >= 1);

@@ -37,6 +37,22 @@ TEST_CASE("every mixer states its facts and the meaning of its options") {
     }
 }
 
+TEST_CASE("rates and time steps are never decayed, norms and biases under weight_decay_on: all alone") {
+    for (const Variant& variant : variants()) {
+        INFO(variant.title());
+        const Unit unit(variant, {1}, at::kFloat);
+        for (const nn::ParameterInfo& info : unit.parameters.table()) {
+            INFO(info.name);
+            const auto ends = [&](const char* word) { return info.name.ends_with(word); };
+            const bool gate = ends("a_log") || ends("dt_bias") || ends("skip");
+            CHECK((info.decay == nn::Decay::never) == gate);
+            if (ends(".bias") || ends("norm.weight")) CHECK(info.decay == nn::Decay::no);
+            CHECK_FALSE(nn::is_decayed(info.decay, false) != (info.decay == nn::Decay::yes));
+            CHECK(nn::is_decayed(info.decay, true) == !gate);
+        }
+    }
+}
+
 TEST_CASE("an unknown mixer is an error that lists the known ones") {
     CHECK(find_mixer("sofmax") == nullptr);
     std::string known;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t vocabulary = 11;
 
-RunSpec small(std::vector<std::string> layers) {
+RunSpec small(std::vector<Layer> layers) {
     RunSpec spec;
     spec.model.width = width;
     spec.model.layers = std::move(layers);
@@ -321,4 +321,23 @@ TEST_CASE("model: output projections are rescaled by the number of residual bran
 TEST_CASE("model: an unknown mixer in the layers is the registry's error") {
     CHECK_THROWS_WITH(build(small({"softmax", "sofmax"}), {{7, 1}}),
                       ContainsSubstring("unknown mixer 'sofmax'; did you mean 'softmax'?"));
+}
+
+TEST_CASE("a layer is built with the options of its own") {
+    RunSpec spec = small({"base_conv", "base_conv", "base_conv"});
+    const MixerKind& kind = get_mixer("base_conv");
+    const auto options = [&](const std::string& kernel) {
+        const std::shared_ptr<void> object = kind.schema().make_default();
+        Diagnostics errors;
+        kind.schema().read(object.get(), parse_yaml("test", "kernel: " + kernel), "test", errors);
+        errors.throw_if_any();
+        return object;
+    };
+    spec.mixers["base_conv"] = options("5");
+    spec.layers[1] = options("9");
+    Model model = build(spec, {{1, 1}});
+    std::vector<std::int64_t> taps;
+    for (const nn::ParameterInfo& info : model.parameters().table())
+        if (info.name.ends_with("conv.kernel")) taps.push_back(info.shape.at(1));
+    CHECK(taps == std::vector<std::int64_t>{5, 9, 5});
 }

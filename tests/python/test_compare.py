@@ -299,9 +299,11 @@ class Export(Base):
         self.assertEqual([row["sweep"] for row in rows], ["grid"] * 8 + ["other"] * 2)
         rows = self.json("export", "grid", "grid", "--format", "json")
         self.assertEqual(sorted(row["run_id"] for row in rows), sorted(self.runs))
-        rows = self.json("export", "grid", "--keys", "task.name,model.layers", "--where", "seed=1", "--format", "json")
-        self.assertEqual(list(rows[0])[:4], ["run_id", "task.name", "model.layers", "state"])
-        self.assertEqual([row["model.layers"] for row in rows], ["[]"] * 4)
+        rows = self.json("export", "grid", "--keys", "task.name,model.norm", "--where", "seed=1", "--format", "json")
+        self.assertEqual(list(rows[0])[:4], ["run_id", "task.name", "model.norm", "state"])
+        self.assertEqual([row["model.norm"] for row in rows], ["layer"] * 4)
+        _, err = self.call("export", "grid", "--keys", "model.layers", code=2)  # these runs have one mixer for every layer
+        self.assertIn("no run has the config key 'model.layers'", err)
         _, err = self.call("export", "grid", "--keys", "model.mixr", code=2)
         self.assertIn("did you mean 'model.mixer'?", err)
 

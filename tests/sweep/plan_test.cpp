@@ -258,7 +258,7 @@ TEST_CASE("sizes are known before anything starts, and what does not fit is refu
 }
 
 TEST_CASE("the resolved config becomes typed attributes") {
-    const Attributes flat = flat_config(experiment().runs[0].spec.resolved);
+    Attributes flat = flat_config(experiment().runs[0].spec.resolved);
     const auto value = [&](const std::string& key) {
         for (const auto& [name, attribute] : flat)
             if (name == key) return attribute;
@@ -269,7 +269,15 @@ TEST_CASE("the resolved config becomes typed attributes") {
     CHECK(value("model.mixer") == Attribute{std::string("softmax")});
     CHECK(value("model.tied_head") == Attribute{std::string("true")});
     CHECK(value("task.test.1.pairs") == Attribute{std::int64_t{4}});
-    CHECK(value("model.layers") == Attribute{std::string("[]")});
+    // A key that the run does not use has no value, and the layers are one value whether they have options or not.
+    const Attribute absent = std::string("absent");
+    CHECK(value("model.layers") == absent);
+    CHECK(value("model.mlp_expansion") == absent);
+    flat = flat_config(experiment("", {"model.layers=[{mixer: base_conv, kernel: 5}, base_conv]"}).runs[0].spec.resolved);
+    CHECK(value("model.layers") == Attribute{std::string("[{mixer: base_conv, kernel: 5}, {mixer: base_conv, kernel: 3}]")});
+    CHECK(value("model.mixer") == absent);
+    CHECK(value("mixers.base_conv.kernel") == absent);
+    CHECK(value("mixers.base_conv.bias") == Attribute{std::string("true")});
 }
 
 TEST_CASE("the best shallow policy on the test questions") {

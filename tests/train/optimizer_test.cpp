@@ -140,6 +140,23 @@ TEST_CASE("twenty steps of AdamW are torch's", "[train][optimizer]") {
     }
 }
 
+TEST_CASE("what weight_decay_on decays", "[train][optimizer]") {
+    for (const AdamW::Path path : {AdamW::Path::raw, AdamW::Path::tensor})
+        for (const DecayOn on : {DecayOn::matrices, DecayOn::all}) {
+            nn::Parameters parameters;
+            parameters.declare("matrix", {4}, nn::InitRule::constant(1), nn::Decay::yes);
+            parameters.declare("bias", {4}, nn::InitRule::constant(1), nn::Decay::no);
+            parameters.declare("rate", {4}, nn::InitRule::constant(1), nn::Decay::never);
+            parameters.allocate({1}, {1}, at::kCPU);
+            AdamW adam(parameters, {{1, 0.1, 0.5, 0.9, 0.999, 1}}, options(0, on), path);
+            adam.step(finite_loss(1), 1);  // no gradient: what changes has decayed
+            const auto value = [&](std::size_t i) { return parameters.leaf(i).detach().min().item<double>(); };
+            CHECK(value(0) == Approx(0.95));
+            CHECK(value(1) == Approx(on == DecayOn::all ? 0.95 : 1));
+            CHECK(value(2) == 1);
+        }
+}
+
 TEST_CASE("clipping is by the norm over all parameters of the lane", "[train][optimizer]") {
     const AdamW::Path path = GENERATE(AdamW::Path::raw, AdamW::Path::tensor);
     Bench bench(2);
