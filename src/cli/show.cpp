@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "store/best_policy.h"
 #include "store/compare.h"
 
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace palimpsest::cli {
 namespace {
@@ -35,10 +37,10 @@ std::vector<std::string> last_lines(const std::string& path) {
     return lines;
 }
 
-// Counts of one kind of slices: [class], of the model and of each policy.
+// Of one kind of slices: how many answers of each class, and which slices they are.
 struct Counts {
     std::vector<std::int64_t> model;
-    std::vector<std::vector<std::int64_t>> policies;
+    std::set<const Slice*> slices;
 };
 
 double share(const std::vector<std::int64_t>& counts, std::size_t answer_class) {
@@ -62,28 +64,28 @@ public:
             if (record_.slices[s].split != 1) continue;
             Counts& counts = groups[name_of(record_.slices[s])];
             counts.model.resize(classes_);
-            counts.policies.resize(policies(), std::vector<std::int64_t>(classes_));
-            for (std::size_t c = 0; c < classes_; ++c) {
+            counts.slices.insert(&record_.slices[s]);
+            for (std::size_t c = 0; c < classes_; ++c)
                 counts.model[c] += record_.answers[((record_.eval_step.size() - 1) * slices_ + s) * classes_ + c];
-                for (std::size_t p = 0; p < policies(); ++p)
-                    counts.policies[p][c] += record_.policy_answers[(p * slices_ + s) * classes_ + c];
-            }
         }
         const bool stale = may_be_stale(record_);
         std::vector<std::string> header = {title, "answers", "accuracy"};
         if (stale) header.push_back("stale");
-        if (policies() > 0) header.insert(header.end(), {"best policy", "(which)"});
+        if (!record_.policy_answers.empty()) header.insert(header.end(), {"best policy", "(which)"});
         Table table(header);
         for (const auto& [key, counts] : groups) {
             std::int64_t answers = 0;
             for (const std::int64_t count : counts.model) answers += count;
             std::vector<std::string> row = {key.second, std::to_string(answers), fmt::format("{:.3f}", share(counts.model, 0))};
             if (stale) row.push_back(fmt::format("{:.3f}", share(counts.model, 1)));
-            if (policies() > 0) {
-                const auto worse = [](const auto& a, const auto& b) { return share(a, 0) < share(b, 0); };
-                const auto best = std::max_element(counts.policies.begin(), counts.policies.end(), worse);
-                row.push_back(fmt::format("{:.3f}", share(*best, 0)));
-                row.push_back(record_.policy_names[static_cast<std::size_t>(best - counts.policies.begin())]);
+            if (!record_.policy_answers.empty()) {
+                PolicyShare best;
+                const auto here = [&slices = counts.slices](const Slice& slice) { return slices.contains(&slice); };
+                for (const auto& [segment, share] : best_policies(record_.slices, classes_, record_.policy_answers, here)) best += share;
+                std::vector<std::string> which;
+                for (const std::size_t policy : best.policies) which.push_back(record_.policy_names[policy]);
+                row.push_back(best.all > 0 ? fmt::format("{:.3f}", best.share()) : "-");
+                row.push_back(join(which, ", "));
             }
             table.add(std::move(row));
         }
@@ -91,8 +93,6 @@ public:
     }
 
 private:
-    std::size_t policies() const { return record_.policy_answers.empty() ? 0 : record_.policy_names.size(); }
-
     const RunRecord& record_;
     std::size_t classes_, slices_;
 };

@@ -1,5 +1,6 @@
 #include "core/error.h"
 #include "core/text.h"
+#include "store/best_policy.h"
 #include "store/compare.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace palimpsest {
 namespace {
 
-// What is counted: an answer class of one split, by the model or by the best of the shallow policies.
+// What is counted: an answer class of one split, by the model or by the best shallow policies.
 struct Measure {
     std::int64_t split = 1;
     std::string answer = "correct";
@@ -76,17 +77,19 @@ std::map<Column, Share> shares(const RunRecord& record, const std::int64_t* coun
 std::map<Column, double> rates(const RunRecord& record, const Measure& measure, Along along) {
     const std::size_t table = record.slices.size() * record.answer_classes.size();
     std::map<Column, double> out;
-    const auto take_best = [&](const std::int64_t* counts) {
-        for (const auto& [column, share] : shares(record, counts, measure, along)) {
-            const auto [place, is_new] = out.emplace(column, share.value());
-            if (!is_new) place->second = std::max(place->second, share.value());
+    if (measure.policies) {
+        std::map<Column, PolicyShare> columns;
+        for (const Slice& slice : record.slices)
+            if (slice.split == measure.split) columns[column_of(slice, along)];
+        for (auto& [column, share] : columns) {
+            const auto here = [&, &name = column](const Slice& slice) { return slice.split == measure.split && column_of(slice, along) == name; };
+            for (const auto& [segment, best] : best_policies(record.slices, record.answer_classes.size(), record.policy_answers, here)) share += best;
+            if (share.all > 0) out.emplace(column, share.share());
         }
-    };
-    if (measure.policies)
-        for (std::size_t first = 0; table > 0 && first + table <= record.policy_answers.size(); first += table)
-            take_best(&record.policy_answers[first]);
-    else if (table > 0 && !record.eval_step.empty())
-        take_best(&record.answers[(record.eval_step.size() - 1) * table]);
+    } else if (table > 0 && !record.eval_step.empty()) {
+        for (const auto& [column, share] : shares(record, &record.answers[(record.eval_step.size() - 1) * table], measure, along))
+            out.emplace(column, share.value());
+    }
     return out;
 }
 

@@ -81,7 +81,7 @@ void read_eval(hid_t root, RunRecord& record, bool with_answers) {
     if (!with_policies) return;
     record.policy_answers = integers("policy_answers");
     const auto& scored = record.policy_answers;
-    if (std::any_of(scored.begin(), scored.end(), [](std::int64_t count) { return count < 0; })) record.policy_answers.clear();
+    if (std::all_of(scored.begin(), scored.end(), [](std::int64_t count) { return count < 0; })) record.policy_answers.clear();
 }
 
 void read_results(hid_t root, RunRecord& record) {

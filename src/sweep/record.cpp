@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "core/thread.h"
+#include "store/best_policy.h"
 #include "store/flat_config.h"
 #include "sweep/lane.h"
 #include "sweep/machine.h"
@@ -62,13 +63,15 @@ RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer
 }
 
 double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers, AccuracyMean mean) {
-    const std::size_t row = slices.size() * answer_classes;
-    double best = not_a_number;
-    for (std::size_t first = 0; row > 0 && first + row <= policy_answers.size(); first += row) {
-        const double share = test_share(slices, policy_answers.data() + first, Answer::correct, mean);
-        if (!(best >= share)) best = share;
+    const auto best = best_policies(slices, answer_classes, policy_answers, [](const Slice& slice) { return slice.split == 1; });
+    PolicyShare all;
+    double sum = 0;
+    for (const auto& [segment, share] : best) {
+        all += share;
+        sum += share.share();
     }
-    return best;
+    if (best.empty()) return not_a_number;
+    return mean == AccuracyMean::examples ? sum / static_cast<double>(best.size()) : all.share();
 }
 
 std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,

@@ -29,7 +29,7 @@ public:
 // name, value, unit; for a run that came to its end.
 std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,
                                                                          const std::vector<std::int64_t>& policy_answers, AccuracyMean mean);
-// The best accuracy that a shallow policy reaches on the test questions; NaN when none was scored.
+// Accuracy on the test questions of the best shallow policy of each segment, averaged as accuracy is; NaN when none was scored.
 double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers, AccuracyMean mean);
 
 // Listens to the trainer from its construction on; rows have a place to go once the file is open.
