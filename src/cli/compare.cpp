@@ -185,8 +185,7 @@ void tell_meaning(const Selection& selection, const Arguments& arguments, const 
         if (!part.pooled.empty()) log_info("note: {}: a column averages over the segments {}", part.metric, some_of(part.pooled));
     const std::vector<std::string> policies = policy_names(selection.runs);
     if (holds(arguments.metrics, "best_policy_accuracy") && !policies.empty())
-        log_info("best_policy_accuracy: of {}, {} on the same questions", join(policies, ", "),
-                 of_summaries ? "the best for each run" : "the best for each column");
+        log_info("best_policy_accuracy: in each segment the best of {}, on the same questions", join(policies, ", "));
 }
 
 void drop_repeats(std::vector<std::string>& list) {

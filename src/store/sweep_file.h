@@ -21,7 +21,7 @@ struct CollectedRun {
     bool present = false;          // its run.h5 was found and readable
     std::string problem;           // why not
     std::string sweep;             // where it was found, as the user tells sweeps apart; "" where nobody asked
-    RunRecord record;  // when present; else its config alone, of the plan or of config.yaml beside the file that is missing
+    RunRecord record;              // when present; else its config alone, of the plan or of config.yaml beside the missing file
 };
 
 // Reads every run's file; a missing or damaged one is reported in its row, never fatal.
