@@ -4,12 +4,14 @@
 #include "cli/output.h"
 #include "cli/path_option.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "store/run_file.h"
 #include "sweep/plan.h"
 #include "train/checkpoint.h"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -28,6 +30,16 @@ std::int64_t threads_before(const std::string& checkpoints) {
     return threads.empty() ? 0 : std::stoll(threads);
 }
 
+// The sweep that the run belongs to; "" where it was started alone. Its record may be lost, then the plan beside it tells.
+std::string sweep_of(const std::string& folder, const std::string& run_id) {
+    if (file_exists(folder + "/run.h5") && RunFolder(folder).lost_record().empty()) return read_run(folder + "/run.h5").sweep_id;
+    const std::string parent = folder + "/..";
+    if (!has_manifest(parent)) return "";
+    const Manifest manifest = read_manifest(parent);
+    const bool planned = std::any_of(manifest.runs.begin(), manifest.runs.end(), [&](const SweepRun& run) { return run.run_id == run_id; });
+    return planned ? manifest.sweep_id : "";
+}
+
 ExitCode resume(const Arguments& arguments, const Session& session) {
     const std::string folder = find_run(arguments.run, arguments.results), path = folder + "/config.yaml";
     const Experiment experiment = parse_experiment(path, read_file(path), {}, registry_catalog(), {});
@@ -36,14 +48,13 @@ ExitCode resume(const Arguments& arguments, const Session& session) {
     if (digits.size() < 8 || !planned.spec.id.starts_with(digits))  // folders of older versions carry eight
         fail(ExitCode::usage, "'{}' describes the run {}, but its folder is '{}': was it edited? Start it anew with `palimpsest run`", path,
              planned.spec.id, name);
-    std::string sweep;
-    if (file_exists(folder + "/run.h5")) sweep = read_run(folder + "/run.h5").sweep_id;
+    const std::string sweep = sweep_of(folder, planned.spec.id);
     wait_without_spinning(session.command);
     if (planned.spec.run.threads == 0) planned.spec.run.threads = threads_before(folder + "/checkpoints");
     static StopRequest request;
     handle_signals(request);
     ExecuteOptions options;
-    options.command = session.command;
+    options.command = shell_line(session.command);
     options.progress = progress_mode(arguments.progress);
     return tell_outcome(execute_run(planned, experiment, folder, sweep, human_name(planned), options, request), request);
 }

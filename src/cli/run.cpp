@@ -22,7 +22,7 @@ ExitCode run(const ConfigArguments& arguments, const Session& session) {
     handle_signals(request);
     ExecuteOptions options;
     options.results = arguments.results;
-    options.command = session.command;
+    options.command = shell_line(session.command);
     options.progress = progress_mode(arguments.progress);
     const PlannedRun& planned = experiment.runs[experiment.chosen];
     const std::string folder = planned_folders(options.results, experiment)[experiment.chosen];

@@ -29,7 +29,7 @@ ExitCode sweep(const Arguments& arguments, const Session& session) {
     handle_signals(request);
     ExecuteOptions options;
     options.results = arguments.results;
-    options.command = session.command;
+    options.command = shell_line(session.command);
     options.progress = progress_mode(arguments.progress);
     options.fail_fast = arguments.fail_fast;
     options.workers = arguments.workers;

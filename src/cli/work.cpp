@@ -40,7 +40,10 @@ ExitCode work(const Arguments& arguments, const Session& session) {
 
     const std::string path = arguments.plan.empty() ? arguments.folder + "/manifest.yaml" : arguments.plan;
     const Manifest manifest = parse_manifest(path, read_file(path), arguments.folder);
-    Experiment experiment = planned_experiment(path, manifest, arguments.run_ids, registry_catalog());
+    std::vector<std::string> run_ids;  // each once
+    for (const std::string& id : arguments.run_ids)
+        if (std::find(run_ids.begin(), run_ids.end(), id) == run_ids.end()) run_ids.push_back(id);
+    Experiment experiment = planned_experiment(path, manifest, run_ids, registry_catalog());
     std::vector<PackedRun> pack;
     for (PlannedRun& run : experiment.runs) {
         if (arguments.threads > 0) run.spec.run.threads = arguments.threads;
@@ -48,7 +51,7 @@ ExitCode work(const Arguments& arguments, const Session& session) {
         pack.push_back({&run, std::find_if(manifest.runs.begin(), manifest.runs.end(), same)->folder});
     }
     ExecuteOptions options;
-    options.command = {manifest.command};
+    options.command = manifest.command;
     options.progress = arguments.parent != 0 ? ProgressMode::never : ProgressMode::automatic;
     options.workers = arguments.workers;
     auto last = std::chrono::steady_clock::time_point();

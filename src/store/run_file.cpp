@@ -37,8 +37,14 @@ hsize_t rows_of(hid_t group, const std::string& name) { return hdf5::shape(hdf5:
 // One cell of a small table; the row is added where there is none yet.
 void write_cell(hid_t group, const std::string& column, hsize_t row, const Attribute& value) {
     const Handle dataset = hdf5::open_dataset(group, column);
-    if (const auto* text = std::get_if<std::string>(&value)) hdf5::write_rows(dataset, row, std::span(text, 1));
-    else hdf5::write_rows(dataset, row, std::span(&std::get<std::int64_t>(value), 1));
+    std::visit([&](const auto& cell) { hdf5::write_rows(dataset, row, std::span(&cell, 1)); }, value);
+}
+
+// In the order of a row.
+std::vector<std::string> metric_names(hid_t file) {
+    std::vector<std::string> names = hdf5::children(hdf5::open_group(file, "train"));
+    std::erase(names, "step");
+    return names;
 }
 
 std::int64_t status_code(const std::string& status) {
@@ -52,6 +58,8 @@ std::int64_t status_code(const std::string& status) {
 struct RunWriter::Impl {
     std::string path;
     double flush_seconds = 2;
+    MayWrite may_write;
+    bool reopened = false;
     Handle file;
     std::vector<std::string> metrics;
     std::size_t slices = 0, classes = 0, policies = 0;
@@ -117,11 +125,17 @@ struct RunWriter::Impl {
         published = false;
         guarded([&] {
             move_buffers();
-            publish(path, hdf5::image(file));
+            write(file);
         });
         published = true;
         last_publication = Clock::now();
         cost = seconds_since(start);
+    }
+
+    void write(hid_t whole) const {
+        const std::string image = hdf5::image(whole);
+        if (may_write) may_write();
+        publish(path, image);
     }
 
     // The library's failures, with the path.
@@ -136,9 +150,8 @@ struct RunWriter::Impl {
     }
 
     void learn_layout() {
-        const Handle train = group("train"), eval = group("eval");
-        metrics = hdf5::children(train);
-        metrics.erase(std::remove(metrics.begin(), metrics.end(), "step"), metrics.end());
+        const Handle eval = group("eval");
+        metrics = metric_names(file);
         train_columns.resize(metrics.size());
         if (hdf5::exists(eval, "slice")) slices = rows_of(eval, "slice");
         if (hdf5::exists(eval, "answer_class")) classes = rows_of(eval, "answer_class");
@@ -159,11 +172,18 @@ RunWriter::~RunWriter() {
     }
 }
 
-RunWriter RunWriter::create(const std::string& folder, const RunHeader& header, double flush_seconds) {
+std::unique_ptr<RunWriter::Impl> RunWriter::begin(const std::string& folder, double flush_seconds, MayWrite may_write) {
     auto impl = std::make_unique<Impl>();
     impl->path = run_file_of(folder);
     impl->flush_seconds = flush_seconds;
+    impl->may_write = std::move(may_write);
+    if (impl->may_write) impl->may_write();
     remove_leftovers(folder);
+    return impl;
+}
+
+RunWriter RunWriter::create(const std::string& folder, const RunHeader& header, double flush_seconds, MayWrite may_write) {
+    std::unique_ptr<Impl> impl = begin(folder, flush_seconds, std::move(may_write));
     bool created = false;
     impl->guarded([&] {
         impl->file = create_run_layout(header);
@@ -174,14 +194,13 @@ RunWriter RunWriter::create(const std::string& folder, const RunHeader& header, 
     return RunWriter(std::move(impl));
 }
 
-RunWriter RunWriter::reopen(const std::string& folder, std::int64_t step, double flush_seconds) {
-    auto impl = std::make_unique<Impl>();
-    impl->path = run_file_of(folder);
-    impl->flush_seconds = flush_seconds;
-    remove_leftovers(folder);
-    read_run(impl->path);  // refuses a damaged or foreign file in the reader's words
+RunWriter RunWriter::reopen(const std::string& folder, const RunHeader& header, std::int64_t step, double flush_seconds, MayWrite may_write) {
+    std::unique_ptr<Impl> impl = begin(folder, flush_seconds, std::move(may_write));
+    impl->reopened = true;
+    const RunRecord record = read_run(impl->path);  // refuses a damaged or foreign file in the reader's words
     impl->guarded([&] {
         const Handle source = hdf5::open_file(read_file(impl->path));
+        check_layout(header, record, metric_names(source), impl->path);
         hdf5::CopyOptions options;
         for (const auto& [group, index] : {std::pair{"train", "step"}, {"eval", "eval_step"}, {"system", "time_step"}}) {
             const std::vector<std::int64_t> steps = hdf5::read_integers(hdf5::open_dataset(hdf5::open_group(source, group), index));
@@ -190,21 +209,26 @@ RunWriter RunWriter::reopen(const std::string& folder, std::int64_t step, double
             std::int64_t& last = group[0] == 't' ? impl->last_train : group[0] == 'e' ? impl->last_eval : impl->last_system;
             if (kept > 0) last = steps[static_cast<std::size_t>(kept) - 1];
         }
-        options.skip = {"/@status", "/@status_code", "/@finished"};
+        options.skip = {"/@status", "/@status_code", "/@finished", "/@format_version"};
         const Handle summary = hdf5::open_group(source, "summary");
         for (const std::string& name : hdf5::children(summary)) options.skip.push_back("/summary/" + name);
         for (const auto& [name, value] : hdf5::read_attributes(summary)) options.skip.push_back("/summary/@" + name);
         impl->file = hdf5::copy_file(source, options);
+        hdf5::write_attribute(hdf5::open_group(impl->file, "/"), "format_version", std::string(format_version));
+        complete_layout(impl->file);
         impl->learn_layout();
 
         // A start that was killed could not say so itself.
-        const Handle starts = impl->group("starts"), old_train = hdf5::open_group(source, "train");
-        const std::vector<std::int64_t> seen = hdf5::read_integers(hdf5::open_dataset(old_train, "step"));
-        const std::vector<std::string> reasons = hdf5::read_texts(hdf5::open_dataset(starts, "reason"));
-        for (std::size_t row = 0; row < reasons.size(); ++row) {
-            if (!reasons[row].empty()) continue;
-            write_cell(starts, "to_step", row, seen.empty() ? std::int64_t{0} : seen.back());
+        const Handle starts = impl->group("starts"), system = hdf5::open_group(source, "system");
+        const std::vector<std::int64_t> measured = hdf5::read_integers(hdf5::open_dataset(system, "time_step"));
+        const std::vector<double> seconds = hdf5::read_doubles(hdf5::open_dataset(system, "seconds"));
+        for (std::size_t row = 0; row < record.starts.size(); ++row) {
+            const RunStart& start = record.starts[row];
+            if (!start.reason.empty()) continue;
+            const bool measured_it = !measured.empty() && measured.back() > start.from_step && seconds.size() == measured.size();
+            write_cell(starts, "to_step", row, record.step.empty() ? start.from_step : record.step.back());
             write_cell(starts, "reason", row, std::string("lost"));
+            write_cell(starts, "seconds", row, measured_it ? seconds.back() : 0.0);
         }
     });
     impl->published = false;
@@ -248,21 +272,23 @@ void RunWriter::system_row(std::int64_t step, double seconds, double tokens_per_
     w.added(step, w.last_system);
 }
 
-void RunWriter::begin_start(const std::string& host, const std::string& device, std::int64_t from_step) {
+void RunWriter::begin_start(const RunStart& start) {
     Impl& w = *impl_;
     w.guarded([&] {
         const Handle starts = w.group("starts");
         const hsize_t row = rows_of(starts, "start");
-        const std::pair<const char*, Attribute> cells[] = {{"host", host},        {"device", device},           {"started", utc_now()},
-                                                           {"from_step", from_step}, {"to_step", std::int64_t{-1}}, {"ended", std::string()},
-                                                           {"reason", std::string()}, {"start", static_cast<std::int64_t>(row)}};
+        const std::pair<const char*, Attribute> cells[] = {
+            {"host", start.host},          {"device", start.device},   {"started", utc_now()},    {"from_step", start.from_step},
+            {"to_step", std::int64_t{-1}}, {"ended", std::string()},   {"reason", std::string()}, {"seconds", start.seconds},
+            {"start", static_cast<std::int64_t>(row)}};
         for (const auto& [name, value] : cells) write_cell(starts, name, row, value);
+        if (w.reopened) write_start(w.file, static_cast<std::size_t>(row), start);
     });
     w.published = false;
     w.flush();
 }
 
-void RunWriter::end_start(std::int64_t to_step, const std::string& reason) {
+void RunWriter::end_start(std::int64_t to_step, const std::string& reason, double seconds) {
     Impl& w = *impl_;
     w.guarded([&] {
         const Handle starts = w.group("starts");
@@ -271,9 +297,18 @@ void RunWriter::end_start(std::int64_t to_step, const std::string& reason) {
         write_cell(starts, "to_step", rows - 1, to_step);
         write_cell(starts, "ended", rows - 1, utc_now());
         write_cell(starts, "reason", rows - 1, reason);
+        write_cell(starts, "seconds", rows - 1, seconds);
     });
     w.published = false;
     w.flush();
+}
+
+double RunWriter::seconds() const {
+    double sum = 0;
+    impl_->guarded([&] {
+        for (const double seconds : hdf5::read_doubles(hdf5::open_dataset(impl_->group("starts"), "seconds"))) sum += seconds;
+    });
+    return sum;
 }
 
 void RunWriter::artifact(const std::string& path, std::int64_t bytes, const std::string& sha256) {
@@ -311,7 +346,7 @@ void RunWriter::finish(const std::string& status, const std::vector<std::tuple<s
             hdf5::write_scalar(hdf5::create_dataset(group, name, hdf5::Type::f8, {}, unit), value);
         }
         for (const auto& [name, value] : summary_attributes) hdf5::write_attribute(group, name, value);
-        publish(w.path, hdf5::image(file));
+        w.write(file);
     });
     w.finished = true;
     w.file = Handle();

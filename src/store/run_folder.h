@@ -1,9 +1,12 @@
-// What stands beside run.h5: config.yaml, run.log, checkpoints/, and the state of the run in side files written last: LOCK (host, pid,
-// start, heartbeat), DONE, FAILED.json. `lost` = LOCK whose process is gone (same host) or whose heartbeat is stale.
+// What stands beside run.h5: config.yaml, run.log, checkpoints/, and the state of the run in side files written last: LOCK (run_lock.h),
+// DONE, FAILED.json.
 #pragma once
+
+#include "store/run_lock.h"
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,33 +24,30 @@ struct RunFailure {
 
 class RunFolder {
 public:
-    // A heartbeat older than this is stale. It leaves room for clocks of two hosts that differ by a minute.
-    static constexpr std::chrono::seconds stale_after{120};
-
     explicit RunFolder(std::string path);
     const std::string& path() const { return path_; }
     std::string file(const std::string& name) const;
 
-    // DONE; else a living LOCK: running; else FAILED.json: failed or interrupted; else a dead LOCK, or a run.h5 with no state at all: lost.
+    // DONE beside a good run.h5: finished; else a living LOCK: running; else FAILED.json: failed or interrupted. Lost is what is left of
+    // a run otherwise: DONE, a dead LOCK or a run.h5.
     RunState state() const;
+    // Why run.h5 is not the record that DONE or the checkpoints beside it speak of: it is missing, damaged, or not finished under DONE.
+    // "" where all is well, and where it cannot be read for another reason (rights, a newer format): nothing is lost then.
+    std::string lost_record() const;
     std::optional<RunFailure> failure() const;   // of FAILED.json
     std::string holder() const;                  // "pid 4711 on host a" of LOCK, for messages; "" without one
 
-    // Takes LOCK by exclusive create; a stale one is taken over. Error(usage) "already running (pid, host)" otherwise.
-    void lock();
-    // Call often: it writes at most once every `interval`. Error(run_failed) when another process has taken the lock over.
-    void heartbeat(std::chrono::seconds interval = std::chrono::seconds(5));
+    void lock();                                 // as RunLock's constructor
+    // RunLock::heartbeat, where a lock is held. Call it often, and with an interval of 0 before anything is written in the folder.
+    void heartbeat(std::chrono::steady_clock::duration interval = std::chrono::seconds(5));
     void unlock();                               // removes LOCK if it is ours
     void write_done();                           // and removes FAILED.json
     void write_failed(const RunFailure& failure);
-    void clear_failed();
+    void clear_end();                            // removes DONE and FAILED.json
 
 private:
-    bool take_over(const std::string& dead, const std::string& mine, std::string& rival);
-
     std::string path_;
-    std::string token_;                          // tells our LOCK from another's; empty when we hold none
-    std::chrono::steady_clock::time_point last_heartbeat_{};
+    std::unique_ptr<RunLock> lock_;              // what we took, also after it was given back
 };
 
 // <run id>-<human part>: the part for people may be cut, the id never.

@@ -1,5 +1,6 @@
 // All objects of a run's file, made at the start.
 #include "core/error.h"
+#include "core/text.h"
 #include "store/hdf5.h"
 #include "store/layout.h"
 
@@ -136,6 +137,10 @@ void create_config(hid_t file, const RunHeader& header) {
     hdf5::write_properties(group, header.config);
 }
 
+void create_seconds(hid_t starts, hid_t index) {
+    create_column(starts, "seconds", Type::f8, index, "s", "time that the start took; of one that was killed, up to its last row");
+}
+
 void create_starts(hid_t file) {
     const Handle group = hdf5::create_group(file, "starts");
     const Handle index = create_index(group, "start", "1", "start or resumption of the run");
@@ -146,6 +151,7 @@ void create_starts(hid_t file) {
     create_column(group, "to_step", Type::i8, index, "1", "last step done; -1 while it runs");
     create_column(group, "ended", Type::text, index, "", "time, UTC; empty while it runs");
     create_column(group, "reason", Type::text, index, "", "why it ended; empty while it runs");
+    create_seconds(group, index);
 }
 
 void create_artifacts(hid_t file) {
@@ -154,6 +160,11 @@ void create_artifacts(hid_t file) {
     create_column(group, "path", Type::text, index, "", "path from the run's folder");
     create_column(group, "bytes", Type::i8, index, "byte", "size");
     create_column(group, "sha256", Type::text, index, "", "SHA-256 of the content");
+}
+
+std::string words_of(const Slice& slice) {
+    return fmt::format("{} segment {}, {} overwrites, distance {}..{}", slice.split == 0 ? "valid" : "test", slice.segment, slice.overwrites,
+                       slice.distance_from, slice.distance_to);
 }
 
 }  // namespace
@@ -178,6 +189,58 @@ Handle create_run_layout(const RunHeader& header) {
     create_starts(root);
     create_artifacts(root);
     return file;
+}
+
+void complete_layout(hid_t file) {
+    const Handle starts = hdf5::open_group(file, "starts"), index = hdf5::open_dataset(starts, "start");
+    if (hdf5::exists(starts, "seconds")) return;
+    create_seconds(starts, index);
+    hdf5::resize_rows(hdf5::open_dataset(starts, "seconds"), hdf5::shape(index)[0]);
+}
+
+void check_layout(const RunHeader& header, const RunRecord& record, const std::vector<std::string>& metrics, const std::string& path) {
+    std::vector<std::string> differences, here;
+    const auto compare = [&](const char* what, const std::vector<std::string>& in_file, const std::vector<std::string>& wanted) {
+        const auto listed = [](const std::vector<std::string>& names) { return names.empty() ? "none" : join(names, ", "); };
+        if (in_file != wanted) differences.push_back(fmt::format("{}: there {}; here {}", what, listed(in_file), listed(wanted)));
+    };
+    for (const Metric& metric : header.train_metrics) here.push_back(metric.name);
+    compare("columns of the training log", metrics, here);
+    compare("kinds of answers", record.answer_classes, header.slices.empty() ? std::vector<std::string>{} : header.answer_classes);
+    compare("shallow policies", record.policy_names, header.slices.empty() ? std::vector<std::string>{} : header.policies);
+    const std::size_t there = record.slices.size(), wanted = header.slices.size();
+    if (there != wanted) {
+        differences.push_back(fmt::format("slices of the evaluation: there {}; here {}", there, wanted));
+    } else {
+        for (std::size_t s = 0; s < there; ++s) {
+            if (words_of(record.slices[s]) == words_of(header.slices[s])) continue;
+            differences.push_back(fmt::format("slice {} of the evaluation: there {}; here {}", s, words_of(record.slices[s]), words_of(header.slices[s])));
+            break;
+        }
+    }
+    if (differences.empty()) return;
+    const auto fact = [&](const char* name) {
+        for (const auto& [key, value] : record.provenance)
+            if (const auto* text = std::get_if<std::string>(&value); key == name && text) return *text;
+        return std::string("unknown");
+    };
+    fail(ExitCode::run_failed, "'{}' was begun by another version of this program (version {}, commit {}), and cannot be gone on with:\n  {}\n"
+         "Go on with that version, or remove the folder to train the run from the beginning",
+         path, fact("version"), fact("commit"), join(differences, "\n  "));
+}
+
+void write_start(hid_t file, std::size_t row, const RunStart& start) {
+    const Handle provenance = hdf5::open_group(file, "provenance");
+    std::string before;
+    const auto changes_of = [&](hid_t group) {
+        if (hdf5::exists(group, "git_diff")) before = hdf5::read_texts(hdf5::open_dataset(group, "git_diff")).at(0);
+    };
+    changes_of(provenance);
+    for (std::size_t earlier = 0; earlier < row; ++earlier)
+        if (hdf5::exists(provenance, start_group(earlier))) changes_of(hdf5::open_group(provenance, start_group(earlier)));
+    const Handle group = hdf5::create_group(provenance, start_group(row));
+    hdf5::write_properties(group, start.provenance);
+    if (start.git_diff != before) hdf5::create_text(group, "git_diff", start.git_diff, "uncommitted changes of the source tree");
 }
 
 }  // namespace palimpsest

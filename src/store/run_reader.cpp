@@ -22,7 +22,7 @@ std::string text_attribute(hid_t object, const std::string& name) {
 }
 
 void check_format(hid_t root, const std::string& file, RunRecord& record) {
-    if (text_attribute(root, "format") != run_format) fail(ExitCode::run_failed, "'{}' is not the file of a run", file);
+    if (text_attribute(root, "format") != run_format) throw DamagedRun(fmt::format("'{}' is not the file of a run", file));
     record.format_version = text_attribute(root, "format_version");
     const std::string major = record.format_version.substr(0, record.format_version.find('.'));
     if (major != std::to_string(major_version)) {
@@ -80,6 +80,7 @@ void read_eval(hid_t root, RunRecord& record, bool with_answers) {
     trust(record.loss_sum, record.eval_step.size() * record.slices.size(), "loss_sum");
     if (!with_policies) return;
     record.policy_answers = integers("policy_answers");
+    trust(record.policy_answers, record.policy_names.size() * record.slices.size() * record.answer_classes.size(), "policy_answers");
     const auto& scored = record.policy_answers;
     if (std::all_of(scored.begin(), scored.end(), [](std::int64_t count) { return count < 0; })) record.policy_answers.clear();
 }
@@ -97,9 +98,34 @@ void read_results(hid_t root, RunRecord& record) {
 }
 
 void read_origin(hid_t root, RunRecord& record) {
-    record.resolved_yaml = hdf5::read_texts(hdf5::open_dataset(hdf5::open_group(root, "config"), "resolved_yaml")).at(0);
+    std::vector<std::string> yaml = hdf5::read_texts(hdf5::open_dataset(hdf5::open_group(root, "config"), "resolved_yaml"));
+    trust(yaml, 1, "resolved_yaml");
+    record.resolved_yaml = yaml[0];
     constexpr std::array<std::string_view, 1> provenance_texts = {"git_diff"};
-    record.provenance = hdf5::read_properties(hdf5::open_group(root, "provenance"), provenance_texts);
+    const Handle provenance = hdf5::open_group(root, "provenance");
+    record.provenance = hdf5::read_properties(provenance, provenance_texts);
+
+    const Handle starts = hdf5::open_group(root, "starts");
+    record.starts.resize(hdf5::read_integers(hdf5::open_dataset(starts, "start")).size());
+    const auto fill = [&](const char* name, auto read, auto RunStart::*member) {
+        if (!hdf5::exists(starts, name)) return;  // of a later minor version
+        auto column = read(hdf5::open_dataset(starts, name));
+        trust(column, record.starts.size(), name);
+        for (std::size_t i = 0; i < column.size(); ++i) record.starts[i].*member = column[i];
+    };
+    fill("host", hdf5::read_texts, &RunStart::host);
+    fill("device", hdf5::read_texts, &RunStart::device);
+    fill("started", hdf5::read_texts, &RunStart::started);
+    fill("from_step", hdf5::read_integers, &RunStart::from_step);
+    fill("to_step", hdf5::read_integers, &RunStart::to_step);
+    fill("ended", hdf5::read_texts, &RunStart::ended);
+    fill("reason", hdf5::read_texts, &RunStart::reason);
+    fill("seconds", hdf5::read_doubles, &RunStart::seconds);
+    for (std::size_t i = 0; i < record.starts.size(); ++i) {
+        const std::string group = start_group(i);
+        if (!hdf5::exists(provenance, group)) record.starts[i].provenance = i == 0 ? record.provenance : Attributes{};
+        else record.starts[i].provenance = hdf5::read_properties(hdf5::open_group(provenance, group), provenance_texts);
+    }
 }
 
 }  // namespace
@@ -135,7 +161,7 @@ RunRecord read_run(const std::string& file, RunParts parts) {
         if (parts.slices || parts.answers) read_eval(root, record, parts.answers);
         if (parts.origin) read_origin(root, record);
     } catch (const hdf5::Failure& failure) {
-        fail(ExitCode::run_failed, "'{}' is damaged: {}", file, failure.what());
+        throw DamagedRun(fmt::format("'{}' is damaged: {}", file, failure.what()));
     }
     return record;
 }

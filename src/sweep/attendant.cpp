@@ -1,17 +1,17 @@
 #include "sweep/attendant.h"
 
-#include "core/error.h"
 #include "core/log.h"
+#include "sweep/lane.h"
 
-#include <chrono>
 #include <cstdlib>
+#include <memory>
 
 namespace palimpsest {
 
 using namespace std::chrono_literals;
 
-Attendant::Attendant(std::vector<RunFolder*> folders, const StopRequest& request, std::function<void()> close)
-    : folders_(std::move(folders)), request_(request), close_(std::move(close)), thread_([this] { work(); }) {}
+Attendant::Attendant(std::vector<RunLane*> lanes, const StopRequest& request)
+    : lanes_(std::move(lanes)), request_(request), thread_([this] { work(); }) {}
 
 Attendant::~Attendant() {
     {
@@ -22,41 +22,49 @@ Attendant::~Attendant() {
     thread_.join();
 }
 
-std::string Attendant::problem() const {
-    const std::lock_guard lock(mutex_);
-    return problem_;
-}
-
 void Attendant::work() {
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, 50ms, [this] { return done_; })) {
         lock.unlock();
         if (request_.now.load()) leave();
-        std::string problem;
-        std::erase_if(folders_, [&](RunFolder* folder) {
-            try {
-                folder->heartbeat();
-                return false;
-            } catch (const Error& error) {
-                problem = error.what();
-                return true;
-            }
-        });
+        for (RunLane* lane : lanes_) lane->heartbeat();
         lock.lock();
-        if (problem_.empty()) problem_ = problem;
     }
 }
 
 void Attendant::leave() {
     erase_live_line();
-    try {
-        close_();
-    } catch (const std::exception& error) {
-        log_error("{}", error.what());
-    }
+    const auto deadline = std::chrono::steady_clock::now() + time_to_close;
+    std::vector<std::function<void()>> closings;
+    for (RunLane* lane : lanes_) closings.push_back([this, lane, deadline] { lane->close_now(request_, deadline); });
+    call_all(std::move(closings), deadline);
     stop_log();
     // Destructors of a thread that is in the middle of a step must not run.
     std::_Exit(static_cast<int>(request_.exit_code()));
+}
+
+void call_all(std::vector<std::function<void()>> calls, std::chrono::steady_clock::time_point deadline) {
+    struct Shared {
+        std::mutex mutex;
+        std::condition_variable done;
+        std::size_t open = 0;
+    };
+    const auto shared = std::make_shared<Shared>();
+    shared->open = calls.size();
+    for (std::function<void()>& call : calls) {
+        std::thread([shared, call = std::move(call)] {
+            try {
+                call();
+            } catch (const std::exception& error) {
+                log_error("{}", error.what());
+            }
+            const std::lock_guard lock(shared->mutex);
+            --shared->open;
+            shared->done.notify_all();
+        }).detach();
+    }
+    std::unique_lock lock(shared->mutex);
+    shared->done.wait_until(lock, deadline, [&] { return shared->open == 0; });
 }
 
 }  // namespace palimpsest

@@ -2,41 +2,44 @@
 // to end, it closes the runs and leaves the process.
 #pragma once
 
-#include "store/run_folder.h"
 #include "sweep/stop.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
 namespace palimpsest {
 
+class RunLane;
+
+// A process that is told to leave at once takes no longer to close its runs, however many they are.
+inline constexpr std::chrono::seconds time_to_close{5};
+
 class Attendant {
 public:
-    // `folders` are locked. While the attendant lives nobody else uses them. `close`: called before the process is left.
-    Attendant(std::vector<RunFolder*> folders, const StopRequest& request, std::function<void()> close);
+    // The lanes are locked, and outlive the attendant, which lives until each has written its end.
+    Attendant(std::vector<RunLane*> lanes, const StopRequest& request);
     ~Attendant();
     Attendant(const Attendant&) = delete;
     Attendant& operator=(const Attendant&) = delete;
-
-    // Why the runs must not go on ("the lock was taken over by …"); "" while all is well.
-    std::string problem() const;
 
 private:
     void work();
     [[noreturn]] void leave();
 
-    std::vector<RunFolder*> folders_;
+    const std::vector<RunLane*> lanes_;
     const StopRequest& request_;
-    std::function<void()> close_;
-    mutable std::mutex mutex_;
+    std::mutex mutex_;
     std::condition_variable wake_;
     bool done_ = false;
-    std::string problem_;
     std::thread thread_;
 };
+
+// Calls all at the same time, each on a thread of its own, and returns when they are done, at the latest at `deadline`: threads that are
+// at work then go on by themselves. An exception becomes a line of the log.
+void call_all(std::vector<std::function<void()>> calls, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace palimpsest

@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/thread.h"
+#include "sweep/attendant.h"
 #include "sweep/inspect.h"
 #include "sweep/pack.h"
 #include "sweep/plan.h"
@@ -25,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 // Between a second signal and the end of every worker: they close their files meanwhile.
-constexpr auto patience = 8s;
+constexpr auto patience = time_to_close + 3s;
 constexpr auto line_interval = 5s;
 
 // `told`: its worker has said why it failed.

@@ -16,7 +16,7 @@ namespace palimpsest {
 
 struct ExecuteOptions {
     std::string results = "results";
-    std::vector<std::string> command;      // argv, for the provenance
+    std::string command;                   // as one types it, for the records
     ProgressMode progress = ProgressMode::automatic;
     bool fail_fast = false;
     std::int64_t workers = 1;              // processes that train at one time, for the records and for a sweep

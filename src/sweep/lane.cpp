@@ -16,6 +16,8 @@ namespace palimpsest {
 namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
@@ -29,6 +31,32 @@ void point_latest_to(const std::string& folder) {
     fs::create_directory_symlink(sweep.filename() / run.filename(), temporary, error);
     if (!error) fs::rename(temporary, results / "latest", error);
     if (error) fs::remove(temporary, error);
+}
+
+std::string fact(const Attributes& facts, const char* name) {
+    for (const auto& [key, value] : facts)
+        if (key == name) return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+    return "unknown";
+}
+
+// In what the program that goes on with a run differs from the one that left it: "commit 1a2b (before: 3c4d)"; "" where in nothing.
+std::string other_program(const RunRecord& record, const Attributes& now) {
+    if (record.starts.empty()) return "";
+    std::vector<std::string> words;
+    for (const char* name : {"version", "commit", "dirty", "libtorch"}) {
+        const std::string here = fact(now, name), before = fact(record.starts.back().provenance, name);
+        if (here != before) words.push_back(fmt::format("{} {} (before: {})", name, here, before));
+    }
+    return join(words, ", ");
+}
+
+// Set aside under another name, where an older one of that name gives way.
+void set_aside(const std::string& path, const std::string& ending) {
+    std::error_code error;
+    if (!fs::exists(path, error)) return;
+    fs::remove_all(path + ending, error);
+    fs::rename(path, path + ending, error);
+    if (error) fail(ExitCode::run_failed, "cannot rename '{}' to '{}{}': {}", path, path, ending, error.message());
 }
 
 const char* word(StopReason reason) {
@@ -77,12 +105,14 @@ void read_finished(RunOutcome& outcome) {
         outcome.best_policy = value("best_policy_accuracy");
         outcome.seconds = value("seconds");
     } catch (const Error& error) {
-        log_warning("{}", error.what());
+        outcome.state = RunState::failed;
+        outcome.message = error.what();
+        log_error("{}", error.what());
     }
 }
 
 RunLane::RunLane(const PlannedRun& run, const std::string& folder, const PackFacts& pack)
-    : run_(run), pack_(pack), folder_(folder), recorder_(pack.lanes > 1 ? short_id(run.spec.id) + ": " : "") {
+    : run_(run), pack_(pack), prefix_(pack.lanes > 1 ? short_id(run.spec.id) + ": " : ""), folder_(folder) {
     outcome_.folder = folder;
     outcome_.run_id = run.spec.id;
     outcome_.human = human_name(run);
@@ -111,22 +141,34 @@ bool RunLane::lock() {
         if (!wanted()) return false;
         throw;
     }
-    if (folder_.state() != RunState::finished && is_complete(folder_.file("run.h5"))) folder_.write_done();
+    phase_ = Phase::locked;
+    if (!file_exists(folder_.file("DONE")) && is_complete(folder_.file("run.h5"))) folder_.write_done();
     if (folder_.state() == RunState::finished) {  // also by another process, a moment ago
         folder_.unlock();
+        phase_ = Phase::ended;
         skip({Action::skip, "finished"});
         return false;
     }
-    const std::optional<RunFailure> before = folder_.failure();
-    folder_.clear_failed();
-    point_latest_to(folder_.path());
     log_.emplace(folder_.file("run.log"));
-    if (before && before->reason == word(StopReason::non_finite))
+    if (const std::optional<RunFailure> before = folder_.failure(); before && before->reason == word(StopReason::non_finite))
         log_warning("{}this run has failed before: {}. It goes on from its last checkpoint before that step; with the same program, device and "
                     "threads its numbers are the same, and it fails again. Another train.lr, train.clip or train.non_finite is another run, "
                     "with a folder of its own",
-                    recorder_.prefix(), before->message);
+                    prefix_, before->message);
+    folder_.clear_end();
+    // Rows that are gone cannot be made from a checkpoint: the run is made again, and what is left of it stays for whoever wants to look.
+    if (const std::string lost = folder_.lost_record(); !lost.empty()) {
+        set_aside(folder_.file("run.h5"), ".damaged");
+        set_aside(folder_.file("checkpoints"), ".unused");
+        log_warning("{}{}; the run trains from the beginning (what was left is kept as run.h5.damaged and checkpoints.unused)", prefix_, lost);
+    }
+    point_latest_to(folder_.path());
     return true;
+}
+
+std::int64_t RunLane::step() const {
+    const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder_.file("checkpoints"));
+    return newest ? newest->step : 0;
 }
 
 void RunLane::skip(const Decision& decision) {
@@ -136,55 +178,116 @@ void RunLane::skip(const Decision& decision) {
     if (decision.action == Action::skip) read_finished(outcome_);
 }
 
-Lane RunLane::trainer_lane() { return {lane_values(run_.spec), &recorder_, folder_.file("checkpoints"), run_.spec.id}; }
+Lane RunLane::trainer_lane() { return {lane_values(run_.spec), this, folder_.file("checkpoints"), run_.spec.id}; }
 
-void RunLane::open(Trainer& trainer, std::int64_t from, std::function<std::string()> must_stop) {
-    from_ = from;
+double RunLane::seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+
+void RunLane::open(Trainer& trainer, std::int64_t from) {
+    const std::lock_guard lock(mutex_);
+    from_ = last_step_ = from;
+    began_ = Clock::now();
     const RunSpec& spec = run_.spec;
+    const auto may_write = [this] { folder_.heartbeat(0s); };
+    may_write();
     static_cast<void>(create_file(folder_.file("config.yaml"), emit_yaml(spec.resolved)));
     // Lanes make their steps together: only one that is alone draws the terminal's line.
     reporter_.emplace(pack_.label, pack_.lanes > 1 ? ProgressMode::never : pack_.options.progress, &*log_);
     if (pack_.options.on_progress) reporter_->also(pack_.options.on_progress);
     const std::string file = folder_.file("run.h5");
-    RunWriter writer = file_exists(file) ? RunWriter::reopen(folder_.path(), from, spec.run.flush_seconds)
-                                         : RunWriter::create(folder_.path(), run_header(run_, pack_, trainer), spec.run.flush_seconds);
-    if (!pack_.policy_answers.empty()) writer.policy_answers(pack_.policy_answers);
-    writer.begin_start(host_name(), spec.run.device == Device::cpu ? "cpu" : "cuda", from);
-    writer.flush();
-    recorder_.open(std::move(writer), *reporter_, std::move(must_stop));
+    const RunHeader header = run_header(run_, pack_, trainer);
+    std::optional<RunWriter> opened;
+    if (file_exists(file)) {
+        const RunRecord before = read_run(file, {.log = false, .slices = false, .answers = false, .origin = true});
+        if (const std::string other = other_program(before, header.provenance); !other.empty())
+            log_warning("{}another program goes on with this run: {}", prefix_, other);
+        opened.emplace(RunWriter::reopen(folder_.path(), header, from, spec.run.flush_seconds, may_write));
+    } else {
+        opened.emplace(RunWriter::create(folder_.path(), header, spec.run.flush_seconds, may_write));
+    }
+    if (!pack_.policy_answers.empty()) opened->policy_answers(pack_.policy_answers);
+    RunStart start;
+    start.host = host_name();
+    start.device = spec.run.device == Device::cpu ? "cpu" : "cuda";
+    start.from_step = from;
+    start.provenance = header.provenance;
+    start.git_diff = header.git_diff;
+    opened->begin_start(start);
+    writer_ = std::move(opened);
     const std::int64_t fixed = trainer.fixed_parameter_count();
     log_info("{} {}: {} parameters{}, {} of state at length {}", from > 0 ? fmt::format("from step {}:", from) : "run", folder_.path(),
              trainer.parameter_count(), fixed > 0 ? fmt::format(" (and {} drawn, not trained)", fixed) : "",
              format_bytes(trainer.state_bytes()), longest_length(spec.task));
 }
 
-void RunLane::end(const LaneResult& result, const StopRequest& request) {
-    RunWriter& writer = *recorder_.writer();
-    switch (result.reason) {
-        case StopReason::interrupted:
-            writer.end_start(result.step, request.reason());
-            writer.finish("interrupted", {}, {});
-            folder_.write_failed({request.reason(), "stopped by a signal", result.step});
-            outcome_.state = RunState::interrupted;
-            outcome_.message = fmt::format("interrupted at step {}", result.step);
-            break;
-        case StopReason::non_finite:
-        case StopReason::failed:
-            end_failed({word(result.reason), result.message, result.step});
-            return;
-        case StopReason::finished:
-        case StopReason::early_stop: end_finished(result, writer);
-    }
-    folder_.unlock();
+RunWriter& RunLane::writer() {
+    if (phase_ != Phase::locked) throw Error(ExitCode::run_failed, "the run is closed");  // by a second signal, in the middle of a step
+    PALIMPSEST_ASSERT(writer_.has_value(), "'{}' was not opened", folder_.path());
+    return *writer_;
 }
 
-void RunLane::end_finished(const LaneResult& result, RunWriter& writer) {
+void RunLane::train_row(std::int64_t step, std::span<const float> metrics) {
+    folder_.heartbeat();
+    const std::lock_guard lock(mutex_);
+    writer().train_row(step, metrics);
+    last_step_ = step;
+}
+
+void RunLane::eval(const EvalResult& result) {
+    const std::lock_guard lock(mutex_);
+    writer().eval_row(result.step, result.answers, result.loss_sum);
+    log_info("{}step {}: valid accuracy {:.4f}, test accuracy {:.4f}", prefix_, result.step, result.valid_accuracy, result.test_accuracy);
+}
+
+void RunLane::progress(const Progress& progress) {
+    {
+        const std::lock_guard lock(mutex_);
+        writer().system_row(progress.step, seconds(), progress.tokens_per_second, -1);
+    }
+    reporter_->report(progress);
+}
+
+void RunLane::checkpoint_begins(std::int64_t) {
+    const std::lock_guard lock(mutex_);
+    folder_.heartbeat(0s);
+    writer().flush();
+}
+
+void RunLane::checkpoint_written(const std::string& path, std::int64_t step) { log_debug("{}step {}: checkpoint '{}'", prefix_, step, path); }
+
+void RunLane::warning(const std::string& message) { log_warning("{}{}", prefix_, message); }
+
+void RunLane::end(const LaneResult& result, const StopRequest& request) {
+    const std::lock_guard lock(mutex_);
+    if (phase_ != Phase::locked) return;
+    try {
+        switch (result.reason) {
+            case StopReason::interrupted:
+                writer().end_start(result.step, request.reason(), seconds());
+                writer().finish("interrupted", {}, {});
+                folder_.write_failed({request.reason(), "stopped by a signal", result.step});
+                outcome_.state = RunState::interrupted;
+                outcome_.message = fmt::format("interrupted at step {}", result.step);
+                break;
+            case StopReason::non_finite:
+            case StopReason::failed: end_failed({word(result.reason), result.message, result.step}); return;
+            case StopReason::finished:
+            case StopReason::early_stop: end_finished(result);
+        }
+        leave();
+    } catch (const LostLock& lost) {
+        end_lost(lost.what());
+    } catch (const std::exception& error) {
+        end_failed({"error", error.what(), result.step});
+    }
+}
+
+void RunLane::end_finished(const LaneResult& result) {
     const std::string checkpoints = folder_.file("checkpoints");
     for (const std::int64_t step : train::checkpoint_steps(checkpoints)) {
         const std::string path = train::checkpoint_path(checkpoints, step);
-        writer.artifact(fs::path(path).lexically_relative(folder_.path()).string(), static_cast<std::int64_t>(fs::file_size(path)), sha256_file(path));
+        writer().artifact(fs::path(path).lexically_relative(folder_.path()).string(), static_cast<std::int64_t>(fs::file_size(path)), sha256_file(path));
     }
-    writer.end_start(result.step, word(result.reason));
+    writer().end_start(result.step, word(result.reason), seconds());
     const EvalSpec& eval = run_.spec.eval;
     Attributes attributes = {{"selected_by", std::string(eval.select_by == SelectBy::valid ? "valid_accuracy" : "test_accuracy")},
                              {"accuracy_mean", std::string(eval.mean == AccuracyMean::answers ? "answers" : "examples")},
@@ -193,44 +296,83 @@ void RunLane::end_finished(const LaneResult& result, RunWriter& writer) {
     attributes.emplace_back("workers", pack_.options.workers);
     attributes.emplace_back("lanes", static_cast<std::int64_t>(pack_.lanes));
     LaneResult recorded = result;
+    recorded.seconds = writer().seconds();
     if (result.step == from_) recorded.tokens_per_second = not_a_number;  // killed after its last step: this start made none
-    writer.finish("finished", summary_values(recorded, pack_.slices, pack_.policy_answers, eval.mean), attributes);
+    writer().finish("finished", summary_values(recorded, pack_.slices, pack_.policy_answers, eval.mean), attributes);
     folder_.write_done();
     outcome_.state = RunState::finished;
     outcome_.valid_accuracy = result.last.valid_accuracy;
     outcome_.test_accuracy = result.last.test_accuracy;
     outcome_.best_policy = best_policy_accuracy(pack_.slices, pack_.policy_answers, eval.mean);
-    outcome_.seconds = result.seconds;
+    outcome_.seconds = recorded.seconds;
+}
+
+void RunLane::fail(const RunFailure& failure) {
+    const std::lock_guard lock(mutex_);
+    if (phase_ != Phase::ended) end_failed(failure);
 }
 
 void RunLane::end_failed(const RunFailure& failure) {
     outcome_.state = RunState::failed;
     outcome_.message = failure.message;
-    log_error("{}{}", recorder_.prefix(), failure.message);
-    try {
-        if (RunWriter* writer = recorder_.writer()) {
-            writer->end_start(failure.step, failure.reason);
-            writer->finish("failed", {}, {});
+    // Each may fail on the disk that made the run fail: what stands there is whole, and the folder reads "lost" without FAILED.json.
+    const auto try_to = [&](const auto& action) {
+        try {
+            action();
+        } catch (const LostLock&) {
+            throw;
+        } catch (const std::exception& error) {
+            if (error.what() != failure.message) log_error("{}{}", prefix_, error.what());
         }
-    } catch (const std::exception& error) {
-        // What stands on disk is whole, as of the last flush.
-        if (error.what() != failure.message) log_error("{}{}", recorder_.prefix(), error.what());
-    }
+    };
     try {
-        folder_.write_failed(failure);
-        folder_.unlock();
-    } catch (const std::exception& error) {
-        log_error("{}", error.what());  // the folder reads "lost" then
+        try_to([&] { folder_.heartbeat(0s); });
+        log_error("{}{}", prefix_, failure.message);
+        try_to([&] {
+            if (!writer_) return;
+            writer_->end_start(failure.step, failure.reason, seconds());
+            writer_->finish("failed", {}, {});
+        });
+        try_to([&] {
+            if (phase_ == Phase::locked) folder_.write_failed(failure);
+        });
+        try_to([&] { leave(); });
+    } catch (const LostLock& lost) {
+        end_lost(lost.what());
     }
 }
 
+// The folder is another's now: not even its log is written any more.
 void RunLane::end_lost(const std::string& message) {
+    reporter_.reset();
+    log_.reset();
+    log_error("{}{}", prefix_, message);
     outcome_.state = RunState::failed;
     outcome_.message = message;
+    leave();
 }
 
-void RunLane::close_for_good(const StopRequest& request) {
-    recorder_.close_for_good(request.reason());
+void RunLane::leave() {
+    phase_ = Phase::ended;
+    writer_.reset();  // while the folder still is ours: it publishes what it may
+    folder_.unlock();
+}
+
+void RunLane::heartbeat() {
+    try {
+        folder_.heartbeat();
+    } catch (const Error&) {
+        // It is told again to whoever writes next.
+    }
+}
+
+void RunLane::close_now(const StopRequest& request, std::chrono::steady_clock::time_point deadline) {
+    // A writer that hangs on a dead disk must not keep the process: what stands on disk is a whole file anyhow.
+    const std::unique_lock lock(mutex_, deadline);
+    if (!lock || phase_ != Phase::locked) return;
+    phase_ = Phase::ended;
+    folder_.heartbeat(0s);
+    if (writer_) writer_->end_start(last_step_, request.reason(), seconds());
     folder_.write_failed({request.reason(), "stopped at once by a second signal", -1});
     folder_.unlock();
     log_info("stopped at once; what was logged since the last checkpoint will be made again\nresume with: {}", resume_command(folder_.path()));

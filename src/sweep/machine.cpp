@@ -77,11 +77,11 @@ std::string libtorch_cuda() {
     return at::Context::hasCUDA() ? "found" : "no GPU found";
 }
 
-Attributes process_provenance(const std::vector<std::string>& command) {
+Attributes process_provenance(const std::string& command) {
     const BuildInfo& build = build_info();
     std::error_code error;
     Attributes facts = {
-        {"command", shell_line(command)},
+        {"command", command},
         {"working_directory", fs::current_path(error).string()},
         {"started", now_utc()},
         {"version", build.version},

@@ -18,7 +18,7 @@ std::string libtorch_cuda();                // "CUDA found", or why not
 // How the sources that this program was built from differ from its commit, new files included: text of `git diff`; "" without a commit.
 std::string code_changes();
 
-// Of this process, now: commit, command, versions, hardware, scheduler.
-Attributes process_provenance(const std::vector<std::string>& command);
+// Of this process, now: commit, command, versions, hardware, scheduler. `command`: as one types it.
+Attributes process_provenance(const std::string& command);
 
 }  // namespace palimpsest

@@ -91,12 +91,12 @@ std::vector<std::string> changes(const Manifest& before, const Manifest& after) 
 
 }  // namespace
 
-Manifest plan_sweep(const Experiment& experiment, const std::string& results, const std::vector<std::string>& command) {
+Manifest plan_sweep(const Experiment& experiment, const std::string& results, const std::string& command) {
     Manifest manifest;
     manifest.name = experiment.name;
     manifest.sweep_id = sweep_id(experiment);
     manifest.created = now_utc();
-    manifest.command = shell_line(command);
+    manifest.command = command;
     manifest.overrides = experiment.overrides;
     manifest.source_yaml = with_line_feeds(experiment.source_yaml);
     std::vector<std::string> folders = planned_folders(results, experiment);

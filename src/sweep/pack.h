@@ -6,12 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace palimpsest {
 
-// Equal for two runs exactly when they may share a model: their configs differ in lane values alone (seed, lr, weight decay, betas,
-// init scale).
+// In what the lanes of a model may differ.
+inline constexpr std::string_view lane_keys[] = {"seed", "train.lr", "train.weight_decay", "train.beta1", "train.beta2", "train.init_scale"};
+bool is_lane_key(std::string_view key);
+
+// Equal for two runs exactly when they may share a model: their configs differ in these keys alone.
 std::string pack_shape(const RunSpec& spec);
 
 // The most lanes of one model, as `lanes` of the sweep asks for (0: the choice is ours). Measured: on the CPU a lane costs as much as a

@@ -127,7 +127,10 @@ Decision decide(const RunFolder& folder) {
         case RunState::running: return {Action::leave, "running: " + folder.holder()};
         case RunState::interrupted: return {Action::resume, failure_text("interrupted")};
         case RunState::failed: return {Action::resume, failure_text("failed")};
-        case RunState::lost: return {Action::resume, "its process is gone"};
+        case RunState::lost: {
+            const std::string lost = folder.lost_record();
+            return {Action::resume, lost.empty() ? "its process is gone" : lost};
+        }
     }
     return {};
 }

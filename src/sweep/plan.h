@@ -46,7 +46,7 @@ struct Manifest {
     std::vector<std::string> configs;   // of the runs: each whole, as YAML. Empty where an older version wrote the file
     std::vector<std::string> varied;    // swept keys, in the order of the grid
 };
-Manifest plan_sweep(const Experiment& experiment, const std::string& results, const std::vector<std::string>& command);
+Manifest plan_sweep(const Experiment& experiment, const std::string& results, const std::string& command);
 std::string manifest_yaml(const Manifest& manifest);
 std::string manifest_yaml(const Manifest& manifest, const std::vector<std::size_t>& runs);  // with these runs only
 

@@ -1,11 +1,9 @@
 #include "sweep/record.h"
 
 #include "core/error.h"
-#include "core/text.h"
 #include "core/thread.h"
 #include "store/best_policy.h"
 #include "store/flat_config.h"
-#include "sweep/lane.h"
 #include "sweep/machine.h"
 #include "task/task.h"
 
@@ -92,51 +90,6 @@ std::vector<std::tuple<std::string, double, std::string>> summary_values(const L
             {"state_length", static_cast<double>(result.state_length), "1"},
             {"seconds", result.seconds, "s"},
             {"tokens_per_second", result.tokens_per_second, "s-1"}};
-}
-
-void RunRecorder::open(RunWriter writer, ProgressReporter& reporter, std::function<std::string()> must_stop) {
-    const std::lock_guard lock(mutex_);
-    must_stop_ = std::move(must_stop);
-    writer_.emplace(std::move(writer));
-    reporter_ = &reporter;
-    began_ = std::chrono::steady_clock::now();
-}
-
-void RunRecorder::train_row(std::int64_t step, std::span<const float> metrics) {
-    if (const std::string problem = must_stop_(); !problem.empty()) throw LostLock(problem);
-    const std::lock_guard lock(mutex_);
-    writer_->train_row(step, metrics);
-    last_step_ = step;
-}
-
-void RunRecorder::eval(const EvalResult& result) {
-    const std::lock_guard lock(mutex_);
-    writer_->eval_row(result.step, result.answers, result.loss_sum);
-    log_info("{}step {}: valid accuracy {:.4f}, test accuracy {:.4f}", prefix_, result.step, result.valid_accuracy, result.test_accuracy);
-}
-
-void RunRecorder::progress(const Progress& progress) {
-    {
-        const std::lock_guard lock(mutex_);
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
-        writer_->system_row(progress.step, seconds, progress.tokens_per_second, -1);
-    }
-    reporter_->report(progress);
-}
-
-void RunRecorder::checkpoint_begins(std::int64_t) {
-    const std::lock_guard lock(mutex_);
-    writer_->flush();
-}
-
-void RunRecorder::checkpoint_written(const std::string& path, std::int64_t step) { log_debug("{}step {}: checkpoint '{}'", prefix_, step, path); }
-
-void RunRecorder::warning(const std::string& message) { log_warning("{}{}", prefix_, message); }
-
-void RunRecorder::close_for_good(const std::string& reason) {
-    // A writer that hangs on a dead disk must not keep the process: what stands on disk is a whole file anyhow.
-    if (!mutex_.try_lock_for(std::chrono::seconds(5))) return;
-    if (writer_) writer_->end_start(last_step_, reason);
 }
 
 }  // namespace palimpsest

@@ -1,14 +1,21 @@
 // A pack of runs, from the locks to DONE.
 #include "core/error.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "core/version.h"
+#include "store/flat_config.h"
 #include "sweep/attendant.h"
 #include "sweep/execute.h"
 #include "sweep/lane.h"
 #include "sweep/machine.h"
+#include "sweep/pack.h"
 
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <exception>
+#include <map>
+#include <memory>
 #include <new>
 
 namespace palimpsest {
@@ -38,60 +45,71 @@ std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
     }
 }
 
-// Writes down what was thrown. Where the lock is another's by now, nothing more is written.
-void end_thrown(RunLane& lane, const std::exception_ptr& thrown, std::int64_t step) {
+RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step) {
     RunFailure failure;
     try {
         std::rethrow_exception(thrown);
-    } catch (const LostLock& lost) {
-        try {
-            lane.folder().heartbeat(std::chrono::seconds(0));
-        } catch (const Error& error) {
-            lane.end_lost(error.what());
-            return;
-        }
-        failure = {"error", fmt::format("stopped with its pack: {}", lost.what()), -1};
     } catch (const std::exception& error) {
         failure = failure_of(error);
     }
     failure.step = step > 0 ? step : -1;
-    lane.end_failed(failure);
+    return failure;
 }
 
-// Trains locked lanes under the eyes of the attendant and writes down how each ended.
-void train_lanes(Trainer& trainer, const RunSpec& spec, const Lanes& lanes, PackFacts& pack, const StopRequest& request) {
-    std::exception_ptr failure;  // of the pack as a whole
-    std::vector<LaneResult> results(lanes.size());
+// Trains locked lanes of one step and writes down how each ended. `trainer`: built for just these lanes, or none.
+void train_lanes(std::unique_ptr<Trainer> trainer, const Lanes& lanes, const RunSpec& spec, PackFacts& pack, const StopRequest& request) {
+    pack.lanes = lanes.size();
     try {
-        std::vector<RunFolder*> folders;
-        for (RunLane* lane : lanes) folders.push_back(&lane->folder());
-        Attendant attendant(folders, request, [&] {
-            for (RunLane* lane : lanes) lane->close_for_good(request);
-        });
-        const std::int64_t from = trainer.resume();
-        pack.slices = trainer.slices();
-        if (spec.eval.policies) pack.policy_answers = trainer.policy_answers();
+        if (!trainer) trainer = trainer_of(spec, lanes);
+        const std::int64_t from = trainer->resume();
+        pack.slices = trainer->slices();
+        pack.policy_answers = spec.eval.policies ? trainer->policy_answers() : std::vector<std::int64_t>();
         for (std::size_t i = 0; i < lanes.size(); ++i) {
-            if (trainer.failure(i)) continue;
+            if (trainer->failure(i)) continue;
             try {
-                lanes[i]->open(trainer, from, [&attendant] { return attendant.problem(); });
+                lanes[i]->open(*trainer, from);
             } catch (const std::exception&) {
-                trainer.fail_lane(i, std::current_exception());
+                trainer->fail_lane(i, std::current_exception());
             }
         }
         log_debug("palimpsest {} at {}, LibTorch {}, {} on {}", build_info().version, short_commit(), libtorch_version(), cpu_model(), host_name());
-        results = trainer.run(request.stop);
-    } catch (const std::exception&) {
-        failure = std::current_exception();
-    }
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-        std::exception_ptr thrown = failure ? failure : results[i].failure;
-        try {
-            if (!thrown) lanes[i]->end(results[i], request);
-        } catch (const std::exception&) {
-            thrown = std::current_exception();
+        const std::vector<LaneResult> results = trainer->run(request.stop);
+        for (std::size_t i = 0; i < lanes.size(); ++i) {
+            if (results[i].failure) lanes[i]->fail(failure_of(results[i].failure, results[i].step));
+            else lanes[i]->end(results[i], request);
         }
-        if (thrown) end_thrown(*lanes[i], thrown, results[i].step);
+    } catch (const std::exception& error) {
+        for (RunLane* lane : lanes) lane->fail(failure_of(error));
+    }
+}
+
+// What `action` says of the lane; false where it throws, which ends that lane alone.
+bool holds(RunLane* lane, bool (RunLane::*action)()) {
+    try {
+        return (lane->*action)();
+    } catch (const std::exception& error) {
+        lane->fail(failure_of(error));
+        return false;
+    }
+}
+
+void check_shapes(const std::vector<PackedRun>& runs) {
+    const RunSpec& first = runs.front().run->spec;
+    for (const PackedRun& run : runs) {
+        const RunSpec& other = run.run->spec;
+        if (pack_shape(other) == pack_shape(first)) continue;
+        std::vector<std::string> keys;
+        const Attributes here = flat_config(first.resolved), there = flat_config(other.resolved);
+        for (const auto* pair : {&here, &there}) {
+            const Attributes& opposite = pair == &here ? there : here;
+            for (const auto& entry : *pair) {
+                const bool known = std::find(keys.begin(), keys.end(), entry.first) != keys.end();
+                const bool same = std::find(opposite.begin(), opposite.end(), entry) != opposite.end();
+                if (!known && !same && !is_lane_key(entry.first)) keys.push_back(entry.first);
+            }
+        }
+        fail(ExitCode::usage, "the runs {} and {} cannot train as lanes of one model: they differ in {}; lanes may differ in {} alone",
+             short_id(first.id), short_id(other.id), join(keys, ", "), join({std::begin(lane_keys), std::end(lane_keys)}, ", "));
     }
 }
 
@@ -99,23 +117,30 @@ void train_lanes(Trainer& trainer, const RunSpec& spec, const Lanes& lanes, Pack
 
 std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::vector<PackedRun>& runs, const std::string& sweep,
                                      const std::string& label, const ExecuteOptions& options, const StopRequest& request) {
+    check_shapes(runs);
     PackFacts pack{experiment, options, sweep, label, runs.size(), {}, {}};
     std::vector<std::unique_ptr<RunLane>> all;
     Lanes lanes;
     for (const PackedRun& run : runs) {
         all.push_back(std::make_unique<RunLane>(*run.run, run.folder, pack));
-        if (all.back()->wanted()) lanes.push_back(all.back().get());
+        if (holds(all.back().get(), &RunLane::wanted)) lanes.push_back(all.back().get());
     }
     if (!lanes.empty()) {
         const RunSpec& spec = runs.front().run->spec;
         // Before anything is created: the trainer refuses what does not fit together.
         std::unique_ptr<Trainer> trainer = trainer_of(spec, lanes);
         const NeedsClosing closing;  // from the locks on
-        const std::size_t before = lanes.size();
-        std::erase_if(lanes, [](RunLane* lane) { return !lane->lock(); });
-        if (!lanes.empty() && lanes.size() < before) trainer = trainer_of(spec, lanes);
-        pack.lanes = lanes.size();
-        if (!lanes.empty()) train_lanes(*trainer, spec, lanes, pack, request);
+        const std::size_t fitting = lanes.size();
+        std::erase_if(lanes, [](RunLane* lane) { return !holds(lane, &RunLane::lock); });
+        const Attendant attendant(lanes, request);
+        // Lanes make their steps together, so runs that stand at different steps train one group after the other.
+        std::map<std::int64_t, Lanes> by_step;
+        for (RunLane* lane : lanes) by_step[lanes.size() > 1 ? lane->step() : 0].push_back(lane);
+        for (const auto& [step, group] : by_step) {
+            if (group.size() < fitting) trainer.reset();
+            if (by_step.size() > 1) log_info("{} from step {}", plural(static_cast<std::int64_t>(group.size()), "run"), step);
+            train_lanes(std::move(trainer), group, spec, pack, request);
+        }
     }
     std::vector<RunOutcome> outcomes;
     for (const auto& lane : all) outcomes.push_back(lane->outcome());

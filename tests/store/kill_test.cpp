@@ -112,7 +112,7 @@ TEST_CASE("a run killed at any moment leaves a whole file with every flushed row
         }
 
         {
-            RunWriter writer = RunWriter::reopen(folder.path(), count, 1e9);
+            RunWriter writer = RunWriter::reopen(folder.path(), sample::header(), count, 1e9);
             sample::add_rows(writer, count + 1, count + 20);
         }
         REQUIRE(read_run(file).step.size() == static_cast<std::size_t>(count + 20));

@@ -69,7 +69,7 @@ TEST_CASE("a finished run reads back as it was written") {
     CHECK(r.sweep_id == h.sweep_id);
     CHECK(r.title == h.title);
     CHECK(r.status == "finished");
-    CHECK(r.format_version == "1.0");
+    CHECK(r.format_version == "1.1");
     CHECK(r.resolved_yaml == h.resolved_yaml);
     CHECK(value<std::string>(r.config, "model.mixer") == "delta");
     CHECK(value<std::int64_t>(r.config, "model.width") == 64);
@@ -142,17 +142,17 @@ TEST_CASE("resuming cuts the rows beyond the checkpoint and goes on") {
     const TemporaryFolder folder;
     {
         RunWriter writer = RunWriter::create(folder.path(), sample::header(), 1e9);
-        writer.begin_start("host-a", "cpu", 0);
+        writer.begin_start({.host = "host-a", .device = "cpu"});
         sample::add_rows(writer, 1, 1500);
     }
-    RunWriter writer = RunWriter::reopen(folder.path(), 1100, 1e9);
+    RunWriter writer = RunWriter::reopen(folder.path(), sample::header(), 1100, 1e9);
     check_rows(read_run(folder.file("run.h5")), 1, 1100);
     CHECK(read_run(folder.file("run.h5")).eval_step.back() == 1100);
-    writer.begin_start("host-b", "cpu", 1100);
+    writer.begin_start({.host = "host-b", .device = "cpu", .from_step = 1100});
     sample::add_rows(writer, 1101, 1300);
     for (const std::int64_t bytes : {1, 2}) writer.artifact("checkpoints/a", bytes, "sum");
     writer.artifact("checkpoints/b", 3, "sum");
-    writer.end_start(1300, "finished");
+    writer.end_start(1300, "finished", 7);
     writer.finish("finished", sample::summary(), {});
 
     const RunRecord r = read_run(folder.file("run.h5"));
@@ -174,7 +174,7 @@ TEST_CASE("a run that had ended in failure can be resumed, and ends anew") {
         sample::add_rows(writer, 1, 100);
         writer.finish("failed", sample::summary(0.1), {{"selection", std::string("none")}});
     }
-    RunWriter writer = RunWriter::reopen(folder.path(), 50, 1e9);
+    RunWriter writer = RunWriter::reopen(folder.path(), sample::header(), 50, 1e9);
     const RunRecord live = read_run(folder.file("run.h5"));
     CHECK(live.status.empty());
     CHECK(live.summary.empty());
@@ -278,7 +278,7 @@ TEST_CASE("a run without evaluation, policies and overrides is a valid file") {
     const RunRecord r = read_run(folder.file("run.h5"));
     CHECK(r.step.size() == 1);
     CHECK(r.slices.empty());
-    CHECK_NOTHROW(RunWriter::reopen(folder.path(), 1, 1e9));
+    CHECK_NOTHROW(RunWriter::reopen(folder.path(), h, 1, 1e9));
     CHECK(read_run(folder.file("run.h5")).step.size() == 1);
 }
 
@@ -307,4 +307,141 @@ TEST_CASE("a million rows cost little time, and their file little more than the 
     const double raw = static_cast<double>(rows) * (8 + 4);
     CHECK(static_cast<double>(sample::bytes_of(folder.file("run.h5")).size()) < 1.2 * raw);
     CHECK(seconds < 5);
+}
+
+namespace {
+
+Attributes of_start(const std::string& commit, std::int64_t threads) { return {{"commit", commit}, {"threads", threads}}; }
+
+std::vector<std::string> changes_by_start(const std::string& file) {
+    const hdf5::Handle open = hdf5::open_file(sample::bytes_of(file)), provenance = hdf5::open_group(open, "provenance");
+    std::vector<std::string> texts;
+    for (const char* name : {"start_1", "start_2", "start_3"}) {
+        const hdf5::Handle group = hdf5::open_group(provenance, name);
+        texts.push_back(hdf5::exists(group, "git_diff") ? hdf5::read_texts(hdf5::open_dataset(group, "git_diff"))[0] : "as before");
+    }
+    return texts;
+}
+
+}  // namespace
+
+TEST_CASE("every start tells what made it, and its time adds to the run's") {
+    const TemporaryFolder folder;
+    const RunHeader h = sample::header();
+    {
+        RunWriter writer = RunWriter::create(folder.path(), h, 1e9);
+        writer.begin_start({.host = "a", .device = "cpu"});
+        sample::add_rows(writer, 1, 20);
+        writer.end_start(20, "interrupted", 2.5);
+    }
+    {
+        RunWriter writer = RunWriter::reopen(folder.path(), h, 20, 1e9);
+        writer.begin_start({.host = "b", .device = "cpu", .from_step = 20, .provenance = of_start("fedc", 2), .git_diff = h.git_diff});
+        sample::add_rows(writer, 21, 35);
+        writer.flush();  // and killed
+    }
+    {
+        RunWriter writer = RunWriter::reopen(folder.path(), h, 25, 1e9);
+        writer.begin_start({.host = "c", .device = "cuda", .from_step = 25, .provenance = of_start("0000", 4), .git_diff = "-more\n"});
+        writer.flush();  // killed before any row
+    }
+    RunWriter writer = RunWriter::reopen(folder.path(), h, 25, 1e9);
+    writer.begin_start({.host = "d", .device = "cuda", .from_step = 25, .provenance = of_start("1111", 8), .git_diff = ""});
+    sample::add_rows(writer, 26, 40);
+    writer.end_start(40, "finished", 4);
+    CHECK(writer.seconds() == Approx(2.5 + 3 + 0 + 4));  // the killed one has a row at 3 s
+    writer.finish("finished", sample::summary(), {});
+
+    const RunRecord r = read_run(folder.file("run.h5"));
+    REQUIRE(r.starts.size() == 4);
+    CHECK(value<std::string>(r.provenance, "commit") == "0123456789abcdef");
+    CHECK(r.starts[0].provenance == r.provenance);
+    CHECK(r.starts[1].provenance == of_start("fedc", 2));
+    CHECK(r.starts[2].provenance == of_start("0000", 4));
+    CHECK(r.starts[3].provenance == of_start("1111", 8));
+    const auto column = [&](auto member) {
+        std::vector<std::decay_t<decltype(r.starts[0].*member)>> values;
+        for (const RunStart& start : r.starts) values.push_back(start.*member);
+        return values;
+    };
+    CHECK(column(&RunStart::host) == std::vector<std::string>{"a", "b", "c", "d"});
+    CHECK(column(&RunStart::device) == std::vector<std::string>{"cpu", "cpu", "cuda", "cuda"});
+    CHECK(column(&RunStart::reason) == std::vector<std::string>{"interrupted", "lost", "lost", "finished"});
+    CHECK(column(&RunStart::from_step) == std::vector<std::int64_t>{0, 20, 25, 25});
+    CHECK(column(&RunStart::to_step) == std::vector<std::int64_t>{20, 35, 25, 40});
+    CHECK(column(&RunStart::seconds) == std::vector<double>{2.5, 3, 0, 4});
+    CHECK(changes_by_start(folder.file("run.h5")) == std::vector<std::string>{"as before", "-more\n", ""});
+}
+
+TEST_CASE("a file of format 1.0 goes on; the time of its starts stays unknown") {
+    const TemporaryFolder folder;
+    sample::write_run(folder.path(), 20);
+    const hdf5::Handle older = hdf5::copy_file(hdf5::open_file(sample::bytes_of(folder.file("run.h5"))), {false, {}, {"/starts/seconds", "/@format_version"}});
+    hdf5::write_attribute(hdf5::open_group(older, "/"), "format_version", std::string("1.0"));
+    sample::write_bytes(folder.file("run.h5"), hdf5::image(older));
+    CHECK(std::isnan(read_run(folder.file("run.h5")).starts.at(0).seconds));
+    RunWriter writer = RunWriter::reopen(folder.path(), sample::header(), 20, 1e9);
+    writer.begin_start({.host = "b", .device = "cpu", .from_step = 20});
+    writer.end_start(20, "finished", 1);
+    CHECK(std::isnan(writer.seconds()));
+    writer.finish("finished", sample::summary(), {});
+    const RunRecord r = read_run(folder.file("run.h5"));
+    CHECK(r.format_version == "1.1");
+    REQUIRE(r.starts.size() == 2);
+    CHECK(r.starts[0].host == "host-a");
+    CHECK(std::isnan(r.starts[0].seconds));
+    CHECK(r.starts[1].seconds == 1);
+}
+
+TEST_CASE("a file with other columns than ours is not gone on with, and says which") {
+    const TemporaryFolder folder;
+    sample::write_run(folder.path(), 20);
+    const std::string before = sample::bytes_of(folder.file("run.h5"));
+    const auto refusal = [&](const RunHeader& h) { return error_of([&] { RunWriter::reopen(folder.path(), h, 20, 1e9); }); };
+    const std::string head = "'" + folder.file("run.h5") +
+                             "' was begun by another version of this program (version unknown, commit 0123456789abcdef), and cannot be gone on with:\n  ",
+                      tail = "\nGo on with that version, or remove the folder to train the run from the beginning";
+    RunHeader h = sample::header();
+    h.train_metrics.push_back({"skipped", "1", "updates skipped"});
+    h.policies = {"majority"};
+    CHECK(refusal(h) == head + "columns of the training log: there loss, accuracy, lr; here loss, accuracy, lr, skipped\n  "
+                               "shallow policies: there last_write, majority; here majority" + tail);
+    h = sample::header();
+    std::swap(h.train_metrics[0], h.train_metrics[1]);  // a row goes by its place
+    h.answer_classes.pop_back();
+    CHECK(refusal(h) == head + "columns of the training log: there loss, accuracy, lr; here accuracy, loss, lr\n  kinds of answers: there "
+                               "correct, stale, other_current, other_former, unbound, not_a_value; here correct, stale, other_current, other_former, unbound" + tail);
+    h = sample::header();
+    h.slices.pop_back();
+    CHECK(refusal(h) == head + "slices of the evaluation: there 3; here 2" + tail);
+    h = sample::header();
+    h.slices[2].distance_to = 63;
+    CHECK(refusal(h) == head + "slice 2 of the evaluation: there test segment 0, 3 overwrites, distance 9..64; here test segment 0, 3 overwrites, distance 9..63" + tail);
+    h = sample::header();
+    h.slices[2].label = "in other words";
+    CHECK(sample::bytes_of(folder.file("run.h5")) == before);
+    CHECK(refusal(h) == "no error");
+}
+
+TEST_CASE("nothing is published once it is forbidden") {
+    const TemporaryFolder folder;
+    bool mine = true;
+    const auto may_write = [&] {
+        if (!mine) fail(ExitCode::run_failed, "taken over");
+    };
+    {
+        RunWriter writer = RunWriter::create(folder.path(), sample::header(), 1e9, may_write);
+        sample::add_rows(writer, 1, 5);
+        writer.flush();
+        mine = false;
+        sample::add_rows(writer, 6, 9);
+        CHECK(error_of([&] { writer.flush(); }) == "taken over");
+        CHECK(error_of([&] { writer.finish("finished", {}, {}); }) == "taken over");
+    }
+    check_rows(read_run(folder.file("run.h5")), 1, 5);
+    const std::string before = sample::bytes_of(folder.file("run.h5"));
+    CHECK(error_of([&] { RunWriter::reopen(folder.path(), sample::header(), 2, 1e9, may_write); }) == "taken over");
+    CHECK(error_of([&] { RunWriter::create(folder.path(), sample::header(), 1e9, may_write); }) == "taken over");
+    CHECK(sample::bytes_of(folder.file("run.h5")) == before);
+    CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "sample.h"
+#include "store/hdf5.h"
 
 #include <ctime>
 #include <sys/wait.h>
@@ -49,7 +50,7 @@ TEST_CASE("a run goes from fresh to running to finished") {
     folder.lock();
     CHECK(folder.state() == RunState::running);
     CHECK(folder.holder() == fmt::format("pid {} on host {}", ::getpid(), own_host()));
-    write_file_atomic(folder.file("run.h5"), "");
+    sample::write_run(temporary.path(), 20);
     folder.write_done();
     folder.unlock();
     CHECK(folder.state() == RunState::finished);
@@ -73,10 +74,14 @@ TEST_CASE("failure is told, kept and cleared") {
     CHECK(folder.state() == RunState::interrupted);
     folder.lock();
     CHECK(folder.state() == RunState::running);
+    sample::write_run(temporary.path(), 20);
     folder.write_done();
     folder.unlock();
     CHECK(folder.state() == RunState::finished);
     CHECK_FALSE(folder.failure());
+    folder.write_failed({"error", "x", 1});
+    folder.clear_end();
+    CHECK(list_files(temporary.path()) == std::vector<std::string>{"run.h5"});
 }
 
 TEST_CASE("a held lock stops a second run, whoever asks") {
@@ -153,7 +158,7 @@ TEST_CASE("another host's lock lives by its heartbeat, with room for clocks that
     CHECK(state_at(now - 60) == RunState::running);
     CHECK(state_at(now + 60) == RunState::running);
     CHECK(lock_error(folder, ExitCode::usage) == "already running (pid 1 on host elsewhere): '" + temporary.path() + "'");
-    CHECK(state_at(now - RunFolder::stale_after.count() - 5) == RunState::lost);
+    CHECK(state_at(now - RunLock::stale_after.count() - 5) == RunState::lost);
     CHECK(lock_error(folder, ExitCode::usage) == "locked");
 }
 
@@ -205,32 +210,43 @@ TEST_CASE("who died while taking a dead lock over stops nobody") {
     CHECK(std::distance(std::filesystem::directory_iterator(temporary.path()), {}) == 1);
 }
 
-TEST_CASE("the heartbeat is written at most once an interval, and notices a lost lock") {
+TEST_CASE("a finished run without the record that belongs to it is lost") {
     const TemporaryFolder temporary;
-    RunFolder folder(temporary.path());
-    folder.heartbeat(std::chrono::seconds(0));  // holds none: nothing to do
-    CHECK_FALSE(file_exists(folder.file("LOCK")));
-    folder.lock();
-    const std::string before = read_file(folder.file("LOCK"));
-    const std::string old = lock_text("x", 1, "1", 1, "y");
-    folder.heartbeat(std::chrono::seconds(3600));
-    CHECK(read_file(folder.file("LOCK")) == before);
-    const auto written = std::filesystem::last_write_time(folder.file("LOCK"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    folder.heartbeat(std::chrono::seconds(0));
-    CHECK(std::filesystem::last_write_time(folder.file("LOCK")) > written);
-    CHECK(folder.state() == RunState::running);
+    const RunFolder folder(temporary.path());
+    const std::string record = folder.file("run.h5");
+    RunFolder(temporary.path()).write_done();
+    CHECK(folder.state() == RunState::lost);
+    CHECK(folder.lost_record() == "'" + record + "' is missing");
 
-    write_file_atomic(folder.file("LOCK"), old);
-    std::string message = "no error";
-    try {
-        folder.heartbeat(std::chrono::seconds(0));
-    } catch (const Error& error) {
-        message = error.what();
+    write_file_atomic(record, "");
+    CHECK(folder.state() == RunState::lost);
+    CHECK(folder.lost_record() == "'" + record + "' is damaged: the file is empty");
+
+    remove_file(record);
+    {
+        RunWriter writer = RunWriter::create(temporary.path(), sample::header(), 1e9);
+        sample::add_rows(writer, 1, 5);
     }
-    CHECK(message == "'" + temporary.path() + "': the lock was taken over by pid 1 on host x; this process stops");
-    folder.unlock();
-    CHECK(read_file(folder.file("LOCK")) == old);
+    CHECK(folder.state() == RunState::lost);
+    CHECK(folder.lost_record() == "'" + record + "' stands beside DONE, but is not finished");
+    remove_file(folder.file("DONE"));
+    CHECK(folder.lost_record().empty());
+
+    remove_file(record);
+    CHECK(folder.state() == RunState::fresh);
+    CHECK(folder.lost_record().empty());
+    make_folders(folder.file("checkpoints"));
+    CHECK(folder.lost_record().empty());
+    write_file_atomic(folder.file("checkpoints/step-000000010.ckpt"), "");
+    CHECK(folder.lost_record() == "'" + record + "' is missing");
+
+    // A newer version has finished it: nothing is lost, it cannot be read here.
+    sample::write_run(temporary.path(), 20);
+    const hdf5::Handle newer = hdf5::copy_file(hdf5::open_file(sample::bytes_of(record)), {false, {}, {"/@format_version"}});
+    hdf5::write_attribute(hdf5::open_group(newer, "/"), "format_version", std::string("2.0"));
+    write_file_atomic(record, hdf5::image(newer));
+    RunFolder(temporary.path()).write_done();
+    CHECK(folder.state() == RunState::finished);
 }
 
 TEST_CASE("a run.h5 with no state beside it is lost") {

@@ -103,11 +103,11 @@ inline std::vector<std::tuple<std::string, double, std::string>> summary(double 
 // A whole run of `steps` steps, finished.
 inline void write_run(const std::string& folder, std::int64_t steps, const RunHeader& h = header(), double test_accuracy = 0.75) {
     RunWriter writer = RunWriter::create(folder, h, 1e9);
-    writer.begin_start("host-a", "cpu", 0);
+    writer.begin_start({.host = "host-a", .device = "cpu"});
     writer.policy_answers(policy_answers());
     add_rows(writer, 1, steps);
     writer.artifact("checkpoints/step-10.pt", 1234, std::string(64, 'a'));
-    writer.end_start(steps, "finished");
+    writer.end_start(steps, "finished", 12.5);
     writer.finish("finished", summary(test_accuracy), {{"selection", std::string("best valid_accuracy")}});
 }
 

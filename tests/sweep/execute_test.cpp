@@ -28,7 +28,7 @@ Experiment experiment(const std::string& extra = "") { return parse_experiment("
 ExecuteOptions into(const TemporaryFolder& folder) {
     ExecuteOptions options;
     options.results = folder.path;
-    options.command = {"palimpsest", "run", "small.yaml"};
+    options.command = "palimpsest run small.yaml";
     return options;
 }
 

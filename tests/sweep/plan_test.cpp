@@ -83,7 +83,7 @@ TEST_CASE("a manifest holds the whole plan and is read back") {
                                        "model.mixer: [softmax, delta]}}");
     const std::string folder = sweep_folder(results.path, plan.name);
     CHECK(error_of([&] { read_manifest(folder); }) == "'" + folder + "' is no folder of a sweep: it holds no manifest.yaml");
-    Manifest planned = plan_sweep(plan, results.path, {"palimpsest", "sweep", "x.yaml"});
+    Manifest planned = plan_sweep(plan, results.path, "palimpsest sweep x.yaml");
     CHECK(PlanInForce(folder, planned).notes().empty());
     CHECK(read_file(folder + "/manifest.yaml") == manifest_yaml(planned));
 
@@ -175,8 +175,8 @@ TEST_CASE("sweeps at work in one folder at one time have one plan") {
     const Experiment turned = experiment("sweep: {grid: {model.mixer: [softmax, linear], train.lr: [1e-3, 3e-3]}}");  // the same runs by other names
     const Experiment other = experiment("sweep: {grid: {train.lr: [1e-3, 1e-2]}}");
     const std::string folder = sweep_folder(results.path, first.name);
-    Manifest plan = plan_sweep(first, results.path, {"palimpsest", "sweep", "first.yaml"}), same = plan_sweep(turned, results.path, {"palimpsest", "sweep", "turned.yaml"});
-    Manifest different = plan_sweep(other, results.path, {"palimpsest", "sweep", "other.yaml"});
+    Manifest plan = plan_sweep(first, results.path, "palimpsest sweep first.yaml"), same = plan_sweep(turned, results.path, "palimpsest sweep turned.yaml");
+    Manifest different = plan_sweep(other, results.path, "palimpsest sweep other.yaml");
     {
         const PlanInForce in_force(folder, plan);
         const std::string frozen = read_file(folder + "/manifest.yaml");

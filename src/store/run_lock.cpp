@@ -1,0 +1,251 @@
+#include "store/run_lock.h"
+
+#include "core/file.h"
+#include "core/log.h"
+
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fcntl.h>
+#include <filesystem>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace palimpsest {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+std::string this_host() {
+    char name[256] = "";
+    if (::gethostname(name, sizeof name - 1) != 0) return "unknown";
+    return name;
+}
+
+// A process number means something only inside its namespace: two containers may share a host name.
+std::string this_pid_namespace() {
+    std::error_code error;
+    const fs::path link = fs::read_symlink("/proc/self/ns/pid", error);
+    return error ? "" : link.string();
+}
+
+// When the process started, in clock ticks since boot: tells it from a later process of the same number. "" when it is gone, or dead
+// and only waiting for its parent to notice.
+std::string start_of_process(std::int64_t pid) {
+    std::string stat;
+    try {
+        stat = read_file(fmt::format("/proc/{}/stat", pid));
+    } catch (const Error&) {
+        return "";
+    }
+    // pid (program) state … ; the program's name may hold blanks and parentheses. The start is field 22, the state field 3.
+    const std::size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos) return "";
+    std::istringstream fields(stat.substr(name_end + 1));
+    std::string field, state;
+    fields >> state;
+    for (int number = 4; number <= 22; ++number) fields >> field;
+    return state == "Z" || state == "X" ? "" : field;
+}
+
+LockText new_lock() {
+    static std::atomic<unsigned> count{0};
+    LockText lock;
+    lock.host = this_host();
+    lock.pid_namespace = this_pid_namespace();
+    lock.pid = ::getpid();
+    lock.process_start = start_of_process(lock.pid);
+    lock.created = lock.heartbeat = std::time(nullptr);
+    lock.token = fmt::format("{}-{}-{}-{}", lock.host, lock.pid, lock.process_start, count++);
+    return lock;
+}
+
+LockText parse_lock(const std::string& text) {
+    LockText lock;
+    try {
+        const Json json = Json::parse(text);
+        lock.host = json.at("host");
+        lock.pid = json.at("pid");
+        lock.pid_namespace = json.at("pid_namespace");
+        lock.process_start = json.at("process_start");
+        lock.token = json.at("token");
+        lock.created = json.at("created");
+        lock.heartbeat = json.at("heartbeat");
+    } catch (const Json::exception&) {
+        return {};
+    }
+    return lock;
+}
+
+[[noreturn]] void cannot(const char* verb, const std::string& path, int error) {
+    fail(ExitCode::run_failed, "cannot {} '{}': {}", verb, path, std::strerror(error));
+}
+
+}  // namespace
+
+std::string LockText::json() const {
+    const Json json = {{"host", host},   {"pid", pid},         {"pid_namespace", pid_namespace}, {"process_start", process_start},
+                       {"token", token}, {"created", created}, {"heartbeat", heartbeat}};
+    return json.dump(2) + "\n";
+}
+
+std::string LockText::holder() const { return pid == 0 ? "an unreadable LOCK" : fmt::format("pid {} on host {}", pid, host); }
+
+bool LockText::alive() const {
+    if (host == this_host() && pid_namespace == this_pid_namespace()) {
+        const std::string start = start_of_process(pid);
+        return !start.empty() && start == process_start;
+    }
+    return std::time(nullptr) - heartbeat < RunLock::stale_after.count();
+}
+
+std::optional<LockText> read_lock(const std::string& path) {
+    try {
+        return parse_lock(read_file(path));
+    } catch (const Error&) {
+        if (!file_exists(path)) return std::nullopt;
+        throw;
+    }
+}
+
+// A dead lock may be found by several at once. Each lock has a token of its own, and who creates the claim on a dead token, exclusively,
+// may replace that lock: LOCK is never absent meanwhile, so nobody slips in. Claimants can die too: then their token is claimed in turn.
+// A claim is good only while LOCK still is the one that was found dead: it may have been replaced, and its claims removed, before ours.
+bool RunLock::take_over(const std::string& dead, const std::string& mine, std::string& rival) {
+    std::vector<std::string> claims;
+    for (std::string token = dead;;) {
+        claims.push_back(fmt::format("{}.tmp-claim-{}", path_, token));
+        if (create_file(claims.back(), mine)) break;
+        const std::optional<LockText> claimant = read_lock(claims.back());
+        if (!claimant) return false;
+        if (claimant->alive()) {
+            rival = claimant->holder();
+            return false;
+        }
+        token = claimant->token;
+    }
+    const std::optional<LockText> now = read_lock(path_);
+    const bool still_dead = now && now->token == dead;
+    if (still_dead) write_file_atomic(path_, mine);
+    else claims = {claims.back()};
+    for (const std::string& claim : claims) remove_file(claim);
+    return still_dead;
+}
+
+RunLock::RunLock(const std::string& folder, Clock::duration good_for)
+    : folder_(folder), path_(folder + "/LOCK"), good_for_(good_for), mine_(new_lock()) {
+    // Each round takes the lock, finds it held, or sees it change hands.
+    for (int round = 0; round < 100; ++round) {
+        std::string rival;
+        bool taken = create_file(path_, mine_.json());
+        if (!taken) {
+            const std::optional<LockText> found = read_lock(path_);
+            if (!found) continue;
+            if (found->token.empty() && round < 10) {  // Where a file system has no links, it may only just be in the making.
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                continue;
+            }
+            if (found->alive()) rival = found->holder();
+            else taken = take_over(found->token, mine_.json(), rival);
+        }
+        if (!rival.empty()) fail(ExitCode::usage, "already running ({}): '{}'", rival, folder_);
+        if (taken) {
+            confirmed_ = tried_ = Clock::now();
+            return;
+        }
+    }
+    fail(ExitCode::run_failed, "cannot lock '{}': others keep taking it", folder_);
+}
+
+RunLock::~RunLock() { close_file(); }
+
+void RunLock::close_file() {
+    if (file_ >= 0) ::close(file_);
+    file_ = -1;
+}
+
+// What was opened is ours for good: whoever takes the lock over puts another file in its place.
+void RunLock::open_ours() {
+    if (file_ >= 0) return;
+    const int opened = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+    if (opened < 0) {
+        if (errno == ENOENT) return;  // confirm() tells what that means
+        cannot("write", path_, errno);
+    }
+    char text[4096];
+    const ssize_t size = ::pread(opened, text, sizeof text, 0);
+    if (size > 0 && parse_lock({text, static_cast<std::size_t>(size)}).token == mine_.token) file_ = opened;
+    else ::close(opened);
+}
+
+void RunLock::write() {
+    open_ours();
+    if (file_ < 0) return;
+    mine_.heartbeat = std::time(nullptr);
+    const std::string text = mine_.json();  // as long as the one before, so that a reader sees one or the other
+    const bool written = ::pwrite(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) && ::fsync(file_) == 0;
+    const int error = errno;
+    if (written) return;
+    close_file();
+    cannot("write", path_, error);
+}
+
+// LOCK is absent where a holder before us was suspended between looking at it and removing it: if nobody has taken it since, it is ours.
+void RunLock::confirm() {
+    std::optional<LockText> found = read_lock(path_);
+    if (!found) {
+        close_file();
+        if (create_file(path_, mine_.json())) return;
+        found = read_lock(path_);
+    }
+    if (found && found->token == mine_.token) return;
+    lost_ = fmt::format("'{}': the lock was taken over by {}; this process stops", folder_, found ? found->holder() : "nobody known");
+    close_file();
+}
+
+void RunLock::heartbeat(Clock::duration interval) {
+    const std::lock_guard lock(mutex_);
+    if (released_) return;
+    if (!lost_.empty()) throw LostLock(lost_);
+    const Clock::time_point now = Clock::now();
+    if (now - tried_ < interval) return;
+    tried_ = now;
+    std::string failure;
+    try {
+        write();
+    } catch (const Error& error) {
+        failure = error.what();
+    }
+    try {
+        confirm();
+    } catch (const Error& error) {
+        if (failure.empty()) failure = error.what();
+    }
+    if (!lost_.empty()) throw LostLock(lost_);
+    if (failure.empty()) {
+        if (!failure_.empty()) log_info("'{}': the lock is held on to again", folder_);
+        confirmed_ = now;
+    } else if (failure_.empty()) {
+        log_warning("'{}': {}; the lock is good for {} s, and its heartbeat is tried again until then", folder_, failure, stale_after.count());
+    }
+    failure_ = failure;
+    if (!failure_.empty() && now - confirmed_ >= good_for_) fail(ExitCode::run_failed, "'{}': the lock could not be held on to: {}", folder_, failure_);
+}
+
+void RunLock::release() {
+    const std::lock_guard lock(mutex_);
+    if (released_) return;
+    const std::optional<LockText> found = read_lock(path_);
+    if (found && found->token == mine_.token) remove_file(path_);
+    released_ = true;
+    close_file();
+}
+
+}  // namespace palimpsest

@@ -1,0 +1,69 @@
+// LOCK in the folder of a run: JSON that says which process works on it, with a heartbeat. It is written through the file that its holder
+// has open, so a holder that was suspended for long never overwrites the lock of somebody who has taken the run over meanwhile.
+#pragma once
+
+#include "core/error.h"
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace palimpsest {
+
+// Another process has taken the run over: nothing in its folder is ours any more.
+class LostLock : public Error {
+public:
+    explicit LostLock(const std::string& message) : Error(ExitCode::run_failed, message) {}
+};
+
+// What LOCK says. One that cannot be understood (a disk failed, somebody edited it) has no token, and counts as dead.
+struct LockText {
+    std::string host, pid_namespace, process_start, token;
+    std::int64_t pid = 0, created = 0, heartbeat = 0;  // times in seconds since 1970
+
+    std::string json() const;
+    std::string holder() const;  // "pid 4711 on host a"
+    bool alive() const;          // by its process on this host, by its heartbeat elsewhere
+};
+std::optional<LockText> read_lock(const std::string& path);  // nothing when there is no such file
+
+// A lock that this process holds. Several threads may use it.
+class RunLock {
+public:
+    // A heartbeat older than this is stale. It leaves room for clocks of two hosts that differ by a minute.
+    static constexpr std::chrono::seconds stale_after{120};
+
+    // Takes LOCK by exclusive create; a stale one is taken over. Error(usage) "already running (pid, host)" otherwise.
+    // `good_for`: how long a failure of the disk may last; only a test has another.
+    explicit RunLock(const std::string& folder, std::chrono::steady_clock::duration good_for = stale_after);
+    ~RunLock();  // closes the file; a LOCK that was not released stays, and is dead as soon as this process is
+    RunLock(const RunLock&) = delete;
+    RunLock& operator=(const RunLock&) = delete;
+
+    // Writes the heartbeat and looks whether the lock still is ours, unless both were done within the last `interval`. A failure of the
+    // disk is told only once it has lasted for as long as the lock is good. LostLock once another process has it.
+    void heartbeat(std::chrono::steady_clock::duration interval);
+    // Removes LOCK if it is ours.
+    void release();
+
+private:
+    bool take_over(const std::string& dead, const std::string& mine, std::string& rival);
+    void open_ours();
+    void write();
+    void confirm();
+    void close_file();
+
+    std::string folder_, path_;
+    std::chrono::steady_clock::duration good_for_;
+    LockText mine_;
+    std::mutex mutex_;
+    int file_ = -1;
+    bool released_ = false;
+    std::string lost_;     // who has it now
+    std::string failure_;  // of the disk, while it lasts
+    std::chrono::steady_clock::time_point tried_{}, confirmed_{};
+};
+
+}  // namespace palimpsest
