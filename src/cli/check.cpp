@@ -18,7 +18,7 @@ void add_check(CLI::App& app, Session& session) {
     verb->callback([arguments, &session] {
         session.action = [arguments] {
             const Experiment experiment = load_config(arguments->path, arguments->overrides);
-            static_cast<void>(inspect_runs(experiment.runs));
+            static_cast<void>(inspect_runs(experiment.runs, {experiment.lanes, {}}));
             for (const std::string& note : experiment.notes) log_info("note: {}", note);
             log_info("{}: {}, no errors", arguments->path, plural(static_cast<std::int64_t>(experiment.runs.size()), "run"));
             return ExitCode::ok;

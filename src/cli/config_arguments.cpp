@@ -15,7 +15,8 @@ namespace palimpsest::cli {
 namespace {
 
 void print_plan(const ConfigArguments& arguments, const Experiment& experiment) {
-    const std::vector<RunSize> sizes = inspect_runs(experiment.runs);
+    const InspectOptions inspection{experiment.lanes, planned_folders(arguments.results, experiment)};
+    const std::vector<RunSize> sizes = inspect_runs(experiment.runs, inspection);
     std::size_t listed = 0;
     std::vector<std::string> header = {"id"};
     std::vector<std::string> varied;  // a run does not tell keys that it does not use
@@ -25,11 +26,10 @@ void print_plan(const ConfigArguments& arguments, const Experiment& experiment) 
     header.insert(header.end(), varied.begin(), varied.end());
     for (const char* column : {"steps", "parameters", "state", "action"}) header.push_back(column);
     Table table(header);
-    const std::vector<std::string> folders = planned_folders(arguments.results, experiment);
     for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
         if (!arguments.only.empty() && i != experiment.chosen) continue;
         const PlannedRun& run = experiment.runs[i];
-        const Decision decision = decide(RunFolder(folders[i]));
+        const Decision decision = decide(RunFolder(inspection.folders[i]));
         std::vector<std::string> row = {short_id(run.spec.id)};
         for (const std::string& key : varied) {
             const auto entry = std::find_if(run.varied.begin(), run.varied.end(), [&](const auto& e) { return e.first == key; });

@@ -4,6 +4,7 @@
 #include "cli/path_option.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "core/thread.h"
 #include "core/version.h"
@@ -93,6 +94,7 @@ Findings examine(const std::string& results) {
     if (!hdf5_version().starts_with(header)) found.problems.push_back(fmt::format("HDF5 differs: built with {}, running with {}", header, hdf5_version()));
     found.facts.emplace_back("processor", cpu_model());
     found.facts.emplace_back("usable threads", std::to_string(usable_threads()));
+    found.facts.emplace_back("usable memory", format_bytes(static_cast<std::int64_t>(usable_memory())));
     const std::vector<std::string> gpus = gpu_models();
     found.facts.emplace_back("GPU", gpus.empty() ? "none" : join(gpus, ", "));
     if (!gpus.empty()) found.facts.emplace_back("GPU driver", gpu_driver());

@@ -8,6 +8,7 @@
 #include "store/run_file.h"
 #include "sweep/plan.h"
 #include "train/checkpoint.h"
+#include "train/runtime.h"
 
 #include <CLI/CLI.hpp>
 
@@ -27,7 +28,7 @@ struct Arguments {
 std::int64_t threads_before(const std::string& checkpoints) {
     const std::optional<train::Checkpoint> newest = train::newest_checkpoint(checkpoints);
     const std::string threads = newest ? newest->fact("threads") : "";
-    return threads.empty() ? 0 : std::stoll(threads);
+    return threads.empty() ? 0 : std::min<std::int64_t>(std::stoll(threads), train::most_threads());  // it may have been a larger machine
 }
 
 // The sweep that the run belongs to; "" where it was started alone. Its record may be lost, then the plan beside it tells.

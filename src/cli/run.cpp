@@ -2,6 +2,7 @@
 #include "cli/config_arguments.h"
 #include "cli/output.h"
 #include "core/text.h"
+#include "sweep/inspect.h"
 #include "sweep/plan.h"
 
 #include <CLI/CLI.hpp>
@@ -27,6 +28,8 @@ ExitCode run(const ConfigArguments& arguments, const Session& session) {
     const PlannedRun& planned = experiment.runs[experiment.chosen];
     const std::string folder = planned_folders(options.results, experiment)[experiment.chosen];
     const std::string sweep = experiment.is_sweep ? sweep_id(experiment) : "";  // its record belongs to the sweep
+    static_cast<void>(inspect_runs({planned}, {experiment.lanes, {folder}}));
+    options.inspected = true;
     return tell_outcome(execute_run(planned, experiment, folder, sweep, human_name(planned), options, request), request);
 }
 

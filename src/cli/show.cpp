@@ -159,7 +159,8 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
     if (!record.config.empty()) {
         const std::string layers = config("model.layers"),
                           mixers = layers == "[]" || layers == "?" ? config("model.mixer") : layers;
-        text += fmt::format("task      {}\nmixers    {}\nseed      {}\n", config("task.name"), mixers, config("seed"));
+        text += fmt::format("task      {}\nvalid     drawn from {}\nmixers    {}\nseed      {}\n", config("task.name"),
+                            valid_source(config("task.valid")), mixers, config("seed"));
     }
     if (!record.step.empty()) text += fmt::format("last row  step {}\n", record.step.back());
     print(text);

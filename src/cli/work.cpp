@@ -54,6 +54,7 @@ ExitCode work(const Arguments& arguments, const Session& session) {
     options.command = manifest.command;
     options.progress = arguments.parent != 0 ? ProgressMode::never : ProgressMode::automatic;
     options.workers = arguments.workers;
+    options.inspected = arguments.parent != 0;  // the sweep has done so for all its runs
     auto last = std::chrono::steady_clock::time_point();
     options.on_progress = [&](const Progress& progress) {
         const auto now = std::chrono::steady_clock::now();

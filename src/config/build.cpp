@@ -121,7 +121,7 @@ private:
         for (std::size_t i = 0; i < 3; ++i) read_segments(*lists[i], split_names[i], *task, *schema, defaults.get(), good);
         std::vector<Effects::User> users;
         for (std::size_t i = 0; i < 3; ++i)
-            for (std::size_t j = 0; j < lists[i]->size(); ++j)
+            for (std::size_t j = 0; j < lists[i]->size() && !(valid_as_train_ && split_names[i] == "valid"); ++j)
                 users.push_back({(*lists[i])[j].options.get(), &task->find(split_names[i])->items[j], fmt::format("task.{}.{}", split_names[i], j)});
         effects_.judge(*schema, "task", defaults.get(), users, "segment");
         for (const Effects::User& user : users) effects_.caution(*schema, user.path, user.object);
@@ -148,7 +148,7 @@ private:
                 own.set("examples", fields::write(segment.examples));
                 list.items.push_back(std::move(own));
             }
-            resolved.set(split_names[i], std::move(list));
+            resolved.set(split_names[i], valid_as_train_ && split_names[i] == "valid" ? fields::write(std::string("train")) : std::move(list));
         }
         return resolved;
     }
@@ -164,6 +164,7 @@ private:
                               fmt::format("'task' has no {} segments; write {}: [{{length: 64, examples: 1000}}]", split, split));
             return;
         }
+        if (split == "valid" && list->kind == Value::Kind::scalar) return read_valid_word(segments, *list);
         if (list->kind != Value::Kind::list) {
             errors_.error(list->source,
                           fmt::format("'{}' expects a list of segments; write [{{length: 64, examples: 1000}}]", path));
@@ -178,7 +179,7 @@ private:
             const std::size_t before = errors_.size();
             schema.read(options.get(), item, section, errors_, {"examples"});
             if (const Value* examples = item.find("examples"))
-                fields::read(segment.examples, *examples, section + ".examples", at_least(1), errors_);
+                fields::read(segment.examples, *examples, section + ".examples", between(1, 4294967294), errors_);
             schema.settle(options.get());
             if (task_is_good && errors_.size() == before) check_segment(section, item.source, options.get());
             segment.resolved = schema.write(options.get());
@@ -187,6 +188,22 @@ private:
             segments.push_back(std::move(segment));
         }
         label(segments);
+    }
+
+    // valid: test, as when nothing is given, or valid: train, the options of the training segments.
+    void read_valid_word(std::vector<SegmentSpec>& segments, const Value& word) {
+        if (word.text == "train") {
+            valid_as_train_ = true;
+            segments = run_.task.train;
+            for (SegmentSpec& segment : segments) {
+                segment.examples = SegmentSpec().examples;
+                segment.resolved.set("examples", fields::write(segment.examples));
+            }
+            label(segments);
+        } else if (word.text != "test") {
+            errors_.error(word.source, fmt::format("'task.valid' is train, test or a list of segments, got '{}'; train draws from the options of "
+                                                   "the training segments, test from those of the test segments", word.text));
+        }
     }
 
     void check_segment(const std::string& section, const Source& where, const void* options) {
@@ -333,6 +350,7 @@ private:
     RunSpec run_;
     std::set<std::string> misfits_;
     Effects effects_;
+    bool valid_as_train_ = false;
 };
 
 }  // namespace

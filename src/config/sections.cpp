@@ -13,10 +13,10 @@ constexpr Limits fraction_below_one = {0, 1, false, true};
 const Schema<ModelSpec>& model_schema() {
     static const Schema<ModelSpec> schema =
         Schema<ModelSpec>()
-            .field("width", &ModelSpec::width, at_least(1), "width of the residual stream")
+            .field("width", &ModelSpec::width, between(1, 1 << 20), "width of the residual stream")
             .field("mixer", &ModelSpec::mixer, "sequence mixer of every layer, unless 'layers' names them")
             .used_when("layers", {"[]"})
-            .field("depth", &ModelSpec::depth, at_least(1), "number of layers; follows from 'layers' when they are given")
+            .field("depth", &ModelSpec::depth, between(1, 1000), "number of layers; follows from 'layers' when they are given")
             .field("layers", &ModelSpec::layers,
                    "one mixer a layer, such as [base_conv, softmax]; with options that are the layer's own, {mixer: base_conv, kernel: 5}")
             .used_unless("layers", {"[]"})
@@ -26,7 +26,7 @@ const Schema<ModelSpec>& model_schema() {
                      {"gelu", Mlp::gelu},
                      {"swiglu", Mlp::swiglu}},
                     "after each mixer; identity_with_norm adds norm(residual) to the residual, as zoology does")
-            .field("mlp_expansion", &ModelSpec::mlp_expansion, above(0), "hidden width of the MLP over the width")
+            .field("mlp_expansion", &ModelSpec::mlp_expansion, Limits{0, 1024, true, false}, "hidden width of the MLP over the width")
             .used_when("mlp", {"gelu", "swiglu"})
             .choice("norm", &ModelSpec::norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
                     "of the residual stream, before each branch")
@@ -55,10 +55,10 @@ const Schema<ModelSpec>& model_schema() {
 const Schema<TrainSpec>& train_schema() {
     static const Schema<TrainSpec> schema =
         Schema<TrainSpec>()
-            .field("steps", &TrainSpec::steps, at_least(1), "optimiser steps")
+            .field("steps", &TrainSpec::steps, between(1, 1 << 28), "optimiser steps")
             .used_when("epochs", {"0"})
             .field("epochs", &TrainSpec::epochs, at_least(0), "passes over the examples of data.mode fixed; 0: train.steps counts")
-            .field("batch", &TrainSpec::batch, at_least(1), "sequences in a step; all of one segment")
+            .field("batch", &TrainSpec::batch, between(1, 1 << 30), "sequences in a step; all of one segment")
             .field("lr", &TrainSpec::lr, above(0), "peak learning rate")
             .field("weight_decay", &TrainSpec::weight_decay, at_least(0), "decoupled, times the learning rate")
             .field("beta1", &TrainSpec::beta1, fraction_below_one, "AdamW, decay of the mean")
@@ -85,7 +85,7 @@ const Schema<TrainSpec>& train_schema() {
                     "what a loss that is not finite does")
             .field("eval_every", &TrainSpec::eval_every, at_least(0),
                    "steps between evaluations; 0: at the end, and after each epoch where data.mode is fixed")
-            .field("eval_batch", &TrainSpec::eval_batch, at_least(0), "sequences at once in an evaluation; 0: as train.batch")
+            .field("eval_batch", &TrainSpec::eval_batch, between(0, 1 << 30), "sequences at once in an evaluation; 0: as train.batch")
             .not_identity();
     return schema;
 }

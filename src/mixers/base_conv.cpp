@@ -17,7 +17,7 @@ struct Options {
 const Schema<Options>& options_schema() {
     static const Schema<Options> schema =
         Schema<Options>()
-            .field("kernel", &Options::kernel, at_least(1), "taps of the convolution, the current token included")
+            .field("kernel", &Options::kernel, between(1, 1 << 16), "taps of the convolution, the current token included")
             .choice("activation", &Options::activation, {{"none", Activation::none}, {"silu", Activation::silu}},
                     "applied to the convolution and to the projection, before their product")
             .field("bias", &Options::bias, "biases of the convolution and of the projection");

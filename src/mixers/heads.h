@@ -13,7 +13,9 @@ namespace palimpsest {
 
 // The width of one head, of `share` times the model's width over all heads. `option` is named when it does not come out whole.
 inline std::int64_t head_width(const std::string& option, double share, std::int64_t width, std::int64_t heads) {
-    const auto total = static_cast<std::int64_t>(std::llround(share * static_cast<double>(width)));
+    const double features = share * static_cast<double>(width);
+    if (features > 1e12) fail(ExitCode::usage, "{}: {} x model.width {} are more features than any memory holds", option, share, width);
+    const auto total = static_cast<std::int64_t>(std::llround(features));
     if (total < heads || total % heads != 0) {
         fail(ExitCode::usage, "{}: {} x model.width {} is {} features, which {} heads do not divide", option, share, width, total, heads);
     }

@@ -47,6 +47,7 @@ struct BuildContext {
     std::int64_t longest = 0;        // longest sequence of any segment
     // What a mixer looks at of these, its schema names with `reads`.
     bool rotary = false;             // model.positions is rotary
+    bool on_gpu = false;             // the run computes on a GPU, wherever the model is built
     ops::Backend backend = ops::Backend::automatic;  // run.backend
 };
 

@@ -81,11 +81,16 @@ void draw_directions(std::uint64_t lane_seed, const std::string& name, std::int6
     }
 }
 
+[[noreturn]] void refuse_redraw() {
+    fail(ExitCode::usage, "mixers.performer.redraw_every: directions are redrawn on the CPU only; set it to 0");
+}
+
 class Performer final : public Mixer {
 public:
     Performer(const BuildContext& context, const Options& options)
         : options_(options), backend_(context.backend), name_(context.scope.sub("directions").prefix),
           head_(head_width("mixers.performer.heads", 1, context.width, options.heads)), features_(options.features) {
+        if (options.redraw_every > 0 && context.on_gpu) refuse_redraw();
         const auto width = static_cast<double>(head_);
         if (features_ == 0) features_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(width * std::log(width)));
         const nn::Scope& scope = context.scope;
@@ -125,9 +130,7 @@ private:
     // is free on the CPU and would stall a GPU.
     void redraw(const StepContext& context) {
         PALIMPSEST_ASSERT(context.step.defined() && context.lane_seeds.defined(), "redrawing needs the step and the lane seeds");
-        if (!context.step.is_cpu()) {
-            fail(ExitCode::usage, "mixers.performer.redraw_every: directions are redrawn on the CPU only; set it to 0");
-        }
+        if (!context.step.is_cpu()) refuse_redraw();
         const at::Tensor& leaf = *directions_;
         // Another handle of the same memory: to write through the leaf itself would tell autograd that every parameter has changed.
         const at::Tensor own = at::from_blob(leaf.mutable_data_ptr(), leaf.sizes(), leaf.options());

@@ -111,6 +111,7 @@ Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<Lan
         build.layers = static_cast<std::int64_t>(mixers.size());
         build.longest = shape.longest;
         build.rotary = model.positions == Positions::rotary;
+        build.on_gpu = spec.run.device == Device::cuda;
         build.backend = backend_of(spec.run.backend);
 
         Block block;
@@ -199,6 +200,16 @@ std::int64_t Model::state_bytes(std::int64_t length) {
     std::int64_t bytes = 0;
     for (const State& state : states) bytes += state.bytes();
     return bytes;
+}
+
+ModelSize model_size(const RunSpec& spec, const ModelShape& shape) {
+    RunSpec plain = spec;
+    // Every form keeps the same state; this one says nothing of itself.
+    if (plain.run.backend == OpsBackend::automatic) plain.run.backend = OpsBackend::reference;
+    Model model(plain, shape, {LaneInit{}}, at::kMeta);
+    // A state keeps its size or grows by as much with every token.
+    const std::int64_t first = model.state_bytes(1), second = shape.longest > 1 ? model.state_bytes(2) : first;
+    return {model.parameters().count(), first + (shape.longest - 1) * (second - first)};
 }
 
 }  // namespace palimpsest

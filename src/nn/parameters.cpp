@@ -3,11 +3,16 @@
 #include "core/error.h"
 #include "nn/draws.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
 namespace palimpsest::nn {
 namespace {
+
+// Beyond what any memory holds; it keeps the sums over all parameters and lanes within 64 bits.
+constexpr std::int64_t most_values = std::int64_t{1} << 44;
 
 constexpr std::int64_t alignment = 64;  // elements: a block starts on a cache line, and on the boundary that vector loads like
 
@@ -61,6 +66,9 @@ Parameter Parameters::declare(std::string name, std::vector<std::int64_t> shape,
     ParameterInfo info{std::move(name), std::move(shape), std::move(init), decay, trained, 1, 0};
     for (const std::int64_t extent : info.shape) {
         PALIMPSEST_ASSERT(extent > 0, "parameter {} has an extent of {}", info.name, extent);
+        if (extent > most_values / info.numel)
+            fail(ExitCode::usage, "parameter '{}' would have {} values, more than any memory holds; make the model smaller", info.name,
+                 fmt::join(info.shape, " x "));
         info.numel *= extent;
     }
     table_.push_back(std::move(info));
@@ -84,20 +92,8 @@ void Parameters::allocate(const std::vector<std::uint64_t>& lane_seeds, const st
         total += (info.numel * lanes_ + alignment - 1) / alignment * alignment;
     }
 
-    at::Tensor host = at::zeros({total}, at::TensorOptions().dtype(dtype));
-    for (const ParameterInfo& info : table_) {
-        for (std::size_t lane = 0; lane < lane_seeds.size(); ++lane) {
-            const std::vector<double> values = initial_values(info, lane_seeds[lane], init_scale[lane]);
-            const std::int64_t start = info.offset + static_cast<std::int64_t>(lane) * info.numel;
-            if (dtype == at::kFloat) {
-                std::transform(values.begin(), values.end(), host.mutable_data_ptr<float>() + start,
-                               [](double v) { return static_cast<float>(v); });
-            } else {
-                std::copy(values.begin(), values.end(), host.mutable_data_ptr<double>() + start);
-            }
-        }
-    }
-    values_ = host.to(device);
+    values_ = device.is_meta() ? at::empty({total}, at::TensorOptions().dtype(dtype).device(device))
+                               : drawn(total, lane_seeds, init_scale, dtype).to(device);
     gradients_ = at::zeros({total}, values_.options());
 
     for (const ParameterInfo& info : table_) {
@@ -113,6 +109,24 @@ void Parameters::allocate(const std::vector<std::uint64_t>& lane_seeds, const st
         }
         leaves_.push_back(std::move(leaf));
     }
+}
+
+at::Tensor Parameters::drawn(std::int64_t total, const std::vector<std::uint64_t>& lane_seeds, const std::vector<double>& init_scale,
+                             at::ScalarType dtype) const {
+    at::Tensor host = at::zeros({total}, at::TensorOptions().dtype(dtype));
+    for (const ParameterInfo& info : table_) {
+        for (std::size_t lane = 0; lane < lane_seeds.size(); ++lane) {
+            const std::vector<double> values = initial_values(info, lane_seeds[lane], init_scale[lane]);
+            const std::int64_t start = info.offset + static_cast<std::int64_t>(lane) * info.numel;
+            if (dtype == at::kFloat) {
+                std::transform(values.begin(), values.end(), host.mutable_data_ptr<float>() + start,
+                               [](double v) { return static_cast<float>(v); });
+            } else {
+                std::copy(values.begin(), values.end(), host.mutable_data_ptr<double>() + start);
+            }
+        }
+    }
+    return host;
 }
 
 std::int64_t Parameters::count() const {

@@ -67,8 +67,10 @@ public:
     Parameters(const Parameters&) = delete;              // handles point here
     Parameters& operator=(const Parameters&) = delete;
 
+    // Throws Error(usage) where no memory can hold so many values.
     Parameter declare(std::string name, std::vector<std::int64_t> shape, InitRule init, Decay decay, bool trained = true);
-    // init_scale [R] multiplies random draws (not constants, not custom, not filled) of its lane.
+    // init_scale [R] multiplies random draws (not constants, not custom, not filled) of its lane. On the meta device parameters are shapes
+    // alone: nothing is drawn, and they take no memory.
     void allocate(const std::vector<std::uint64_t>& lane_seeds, const std::vector<double>& init_scale, at::Device device,
                   at::ScalarType dtype = at::kFloat);
 
@@ -83,6 +85,9 @@ public:
     void zero_gradients();
 
 private:
+    at::Tensor drawn(std::int64_t total, const std::vector<std::uint64_t>& lane_seeds, const std::vector<double>& init_scale,
+                     at::ScalarType dtype) const;
+
     std::vector<ParameterInfo> table_;
     std::vector<at::Tensor> leaves_;
     at::Tensor values_, gradients_;

@@ -130,6 +130,11 @@ std::optional<Attribute> value_under(const CollectedRun& run, const std::string&
     return std::nullopt;
 }
 
+std::string valid_source(const std::string& task_valid) {
+    if (task_valid == "[]") return "the test segments";
+    return task_valid == "train" ? "the training segments" : "segments of their own";
+}
+
 std::string value_of(const CollectedRun& run, const std::string& key) {
     const std::optional<Attribute> value = value_under(run, key);
     return value ? in_words(*value) : "";

@@ -15,6 +15,8 @@ namespace palimpsest {
 // is where the run was found.
 std::optional<Attribute> value_under(const CollectedRun& run, const std::string& key);
 std::string in_words(const Attribute& value);
+// Whose options the valid questions have, by the value of task.valid: "the test segments", "the training segments", "segments of their own".
+std::string valid_source(const std::string& task_valid);
 std::string value_of(const CollectedRun& run, const std::string& key);  // in words; "" where it has none
 
 // Every config key that some run has, sorted; and every name of their summaries.

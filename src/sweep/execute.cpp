@@ -269,7 +269,7 @@ private:
 
 SweepResult execute_sweep(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request) {
     // A point of the grid that cannot work is told now, not in the middle of the night.
-    static_cast<void>(inspect_runs(experiment.runs));
+    static_cast<void>(inspect_runs(experiment.runs, {experiment.lanes, planned_folders(options.results, experiment)}));
 
     SweepResult result;
     result.plan = plan_sweep(experiment, options.results, options.command);

@@ -20,6 +20,7 @@ struct ExecuteOptions {
     ProgressMode progress = ProgressMode::automatic;
     bool fail_fast = false;
     std::int64_t workers = 1;              // processes that train at one time, for the records and for a sweep
+    bool inspected = false;                // the runs were found fit to start here (sweep/inspect.h): they are not looked at again
     std::function<void(const Progress&)> on_progress;  // told at every log point of every lane; may be empty
 };
 
@@ -36,8 +37,8 @@ struct RunOutcome {
 void read_finished(RunOutcome& outcome);   // the numbers that stand in a finished run's folder
 
 // Trains runs of one shape as lanes of one model, each in its folder (resumed where it was cut off there). Those that are finished or
-// at which another process is drop out. A run that fails is an outcome; Error(usage) is thrown where task, model and options do not fit
-// together, before anything is created.
+// at which another process is drop out. A run that fails, or cannot start beside others that can, is an outcome; Error(usage) is thrown
+// where none can start, before anything is created.
 struct PackedRun {
     const PlannedRun* run;
     std::string folder;

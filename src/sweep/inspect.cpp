@@ -1,63 +1,150 @@
 #include "sweep/inspect.h"
 
 #include "core/error.h"
-#include "core/log.h"
+#include "core/memory.h"
 #include "core/text.h"
+#include "core/thread.h"
 #include "model/model.h"
+#include "sweep/pack.h"
 #include "sweep/plan.h"
+#include "train/checkpoint.h"
 #include "train/data.h"
+#include "train/memory.h"
+#include "train/overlap.h"
+#include "train/runtime.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 
 namespace palimpsest {
 namespace {
 
-// Runs that differ only in lane values and in how long they train are of one size.
-std::string shape_key(const RunSpec& spec) {
+// Answers by key, each found once. A refusal is an answer too.
+template <class T>
+class Memo {
+public:
+    struct Answer {
+        std::optional<T> value;
+        std::string problem;  // where there is no value
+    };
+
+    template <class F>
+    const Answer& operator()(const std::string& key, const F& find) {
+        const auto [entry, is_new] = known_.try_emplace(key);
+        if (is_new) {
+            try {
+                entry->second.value = find();
+            } catch (const Error& error) {
+                entry->second.problem = error.what();
+            }
+        }
+        return entry->second;
+    }
+
+private:
+    std::map<std::string, Answer> known_;
+};
+
+std::string key_of(const RunSpec& spec, std::initializer_list<const char*> sections) {
     Value key = Value::map();
-    for (const char* section : {"task", "model", "mixers"}) key.set(section, *spec.resolved.find(section));
+    for (const char* section : sections) key.set(section, *spec.resolved.find(section));
     return emit_flow(key);
 }
 
-RunSize measure(RunSpec spec) {
-    if (spec.run.backend == OpsBackend::automatic) spec.run.backend = OpsBackend::reference;  // sizes are the same, and nothing is logged
-    const train::Segments segments = train::compile_segments(spec.task);
-    Model model(spec, {segments.vocabulary, segments.longest}, {{static_cast<std::uint64_t>(spec.seed), spec.train.init_scale}}, at::kCPU);
-    RunSize size;
-    size.parameters = model.parameters().count();
-    size.state_length = segments.longest;
-    size.state_bytes = model.state_bytes(segments.longest);
-    return size;
-}
+class Inspection {
+public:
+    Inspection(const std::vector<const PlannedRun*>& runs, const InspectOptions& options) : lanes_(options.lanes) {
+        for (const PlannedRun* run : runs)
+            if (most_lanes(lanes_, run->spec.run.device) > 1) ++alike_[pack_shape(run->spec)];
+    }
+
+    Inspected look_at(const PlannedRun& run, const std::string& folder) {
+        const RunSpec& spec = run.spec;
+        Inspected out;
+        std::vector<std::string> problems;
+        const auto note = [&problems](const std::string& problem) {
+            if (!problem.empty()) problems.push_back(problem);
+        };
+        note(runtime_(key_of(spec, {"run"}), [&] {
+            train::check_runtime(spec.run);
+            return true;
+        }).problem);
+        const auto& segments = segments_(key_of(spec, {"task"}), [&] { return train::compile_segments(spec.task); });
+        note(segments.problem);
+        if (segments.value) measure(spec, *segments.value, out.size, note);
+
+        const bool starts = folder.empty() || starts_something(decide(RunFolder(folder)));
+        const bool begun = !folder.empty() && !train::checkpoint_steps(RunFolder(folder).file("checkpoints")).empty();
+        if (problems.empty() && starts && !begun) {
+            const auto& overlap = overlap_(train::overlap_key(spec), [&] { return train::overlap_problem(spec, *segments.value, usable_threads()); });
+            note(overlap.value ? *overlap.value : overlap.problem);
+        }
+        if (starts) out.problem = join(problems, "\n");
+        return out;
+    }
+
+private:
+    static bool starts_something(const Decision& decision) { return decision.action == Action::start || decision.action == Action::resume; }
+
+    template <class F>
+    void measure(const RunSpec& spec, const train::Segments& segments, RunSize& size, const F& note) {
+        const auto& model = models_(key_of(spec, {"task", "model", "mixers", "run"}),
+                                    [&] { return model_size(spec, {segments.vocabulary, segments.longest}); });
+        note(model.problem);
+        size.state_length = segments.longest;
+        if (model.value) {
+            size.parameters = model.value->parameters;
+            size.state_bytes = model.value->state_bytes;
+        }
+        try {
+            size.steps = train::count_steps(segments.train, spec.train, spec.data).steps;
+            if (model.value) note(train::memory_problem(train::memory_needs(spec, segments, size.parameters, lanes_of(spec)), memory_));
+        } catch (const Error& error) {
+            note(error.what());
+        }
+    }
+
+    std::int64_t lanes_of(const RunSpec& spec) const {
+        const std::int64_t most = most_lanes(lanes_, spec.run.device);
+        return most > 1 ? std::min(most, alike_.at(pack_shape(spec))) : 1;
+    }
+
+    const std::int64_t lanes_;
+    const double memory_ = usable_memory();
+    std::map<std::string, std::int64_t> alike_;  // runs of each shape
+    Memo<bool> runtime_;
+    Memo<train::Segments> segments_;
+    Memo<ModelSize> models_;
+    Memo<std::string> overlap_;
+};
 
 }  // namespace
 
-std::vector<RunSize> inspect_runs(const std::vector<PlannedRun>& runs) {
-    std::map<std::string, RunSize> known;
-    std::vector<std::pair<std::string, std::string>> problems;  // message, first run that has it
+std::vector<Inspected> inspect(const std::vector<const PlannedRun*>& runs, const InspectOptions& options) {
+    PALIMPSEST_ASSERT(options.folders.empty() || options.folders.size() == runs.size(), "{} folders of {} runs", options.folders.size(), runs.size());
+    Inspection inspection(runs, options);
+    std::vector<Inspected> out;
+    for (std::size_t i = 0; i < runs.size(); ++i) out.push_back(inspection.look_at(*runs[i], options.folders.empty() ? "" : options.folders[i]));
+    return out;
+}
+
+std::vector<RunSize> inspect_runs(const std::vector<PlannedRun>& runs, const InspectOptions& options) {
+    std::vector<const PlannedRun*> pointers;
+    for (const PlannedRun& run : runs) pointers.push_back(&run);
     std::vector<RunSize> sizes;
-    for (const PlannedRun& run : runs) {
-        RunSize size;
-        try {
-            const auto [entry, is_new] = known.try_emplace(shape_key(run.spec));
-            if (is_new) entry->second = measure(run.spec);
-            size = entry->second;
-            size.steps = train::BatchOrder(train::compile_segments(run.spec.task).train, run.spec.train, run.spec.data).steps();
-        } catch (const Error& error) {
-            bool told = false;
-            for (const auto& [message, where] : problems) told = told || message == error.what();
-            if (!told) problems.emplace_back(error.what(), varied_text(run.varied));
-        } catch (const std::exception& error) {
-            // No memory for it, here and now: that is for the run to find out, and stops no other.
-            const std::string message = error.what();
-            log_warning("the size of {} is not known: {}", short_id(run.spec.id), message.substr(0, message.find('\n')));
-        }
-        sizes.push_back(size);
-    }
-    if (problems.empty()) return sizes;
     std::vector<std::string> lines;
-    for (const auto& [message, where] : problems) lines.push_back(where.empty() ? message : fmt::format("{} (run {})", message, where));
-    throw Error(ExitCode::usage, join(lines, "\n"));
+    std::map<std::string, std::size_t> told;
+    const std::vector<Inspected> inspected = inspect(pointers, options);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        sizes.push_back(inspected[i].size);
+        const std::string& problem = inspected[i].problem;
+        if (problem.empty() || !told.try_emplace(problem, i).second) continue;
+        const std::string where = varied_text(runs[i].varied);
+        lines.push_back(where.empty() ? problem : fmt::format("{} (run {})", problem, where));
+    }
+    if (!lines.empty()) throw Error(ExitCode::usage, join(lines, "\n"));
+    return sizes;
 }
 
 }  // namespace palimpsest

@@ -342,6 +342,12 @@ void RunLane::end_failed(const RunFailure& failure) {
     }
 }
 
+void RunLane::refuse(const std::string& problem) {
+    outcome_.state = RunState::failed;
+    outcome_.message = problem;
+    log_error("{}: {}", short_id(run_.spec.id), problem);
+}
+
 // The folder is another's now: not even its log is written any more.
 void RunLane::end_lost(const std::string& message) {
     reporter_.reset();

@@ -24,6 +24,7 @@ public:
 
     // False where there is nothing to do: finished, or another process is at it. The outcome says so.
     bool wanted();
+    void refuse(const std::string& problem);   // it cannot start here; nothing is created
     // Takes the folder. False where another process was faster. Throws where it cannot be written.
     bool lock();
     std::int64_t step() const;  // of the newest good checkpoint; 0 without one
@@ -39,6 +40,7 @@ public:
     // When the process leaves in the middle of a step: closes the run, if the training thread lets go of it before `deadline`.
     void close_now(const StopRequest& request, std::chrono::steady_clock::time_point deadline);
 
+    const PlannedRun& run() const { return run_; }
     const RunOutcome& outcome() const { return outcome_; }
 
     void train_row(std::int64_t step, std::span<const float> metrics) override;

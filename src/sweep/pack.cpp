@@ -10,17 +10,12 @@ bool is_lane_key(std::string_view key) { return std::find(std::begin(lane_keys),
 
 std::string pack_shape(const RunSpec& spec) {
     Value shape = spec.resolved;
-<<<<<<< HEAD
-    shape.set("seed", Value());
-    shape.set("train", train_schema().write_all(&spec.train));  // whether weight_decay_on counts depends on a lane's value
-    for (const char* key : {"lr", "weight_decay", "beta1", "beta2", "init_scale"}) shape.find("train")->set(key, Value());
-=======
+    shape.set("train", train_schema().write_all(&spec.train));  // whether weight_decay_on counts depends on the value of a lane
     for (const std::string_view key : lane_keys) {
         const std::size_t dot = key.find('.');
         if (dot == std::string_view::npos) shape.set(std::string(key), Value());
         else shape.find(std::string(key.substr(0, dot)))->set(std::string(key.substr(dot + 1)), Value());
     }
->>>>>>> 7f41d84 (A run's lifetime in its folder: locks that are never overwritten, lanes that end alone, records of every start, lost records trained again)
     return emit_flow(shape);
 }
 

@@ -6,6 +6,7 @@
 #include "store/flat_config.h"
 #include "sweep/attendant.h"
 #include "sweep/execute.h"
+#include "sweep/inspect.h"
 #include "sweep/lane.h"
 #include "sweep/machine.h"
 #include "sweep/pack.h"
@@ -113,6 +114,28 @@ void check_shapes(const std::vector<PackedRun>& runs) {
     }
 }
 
+// Leaves the lanes that can start here. Throws the reasons where none can.
+void keep_fit_lanes(Lanes& lanes) {
+    std::vector<const PlannedRun*> planned;
+    InspectOptions options{static_cast<std::int64_t>(lanes.size()), {}};
+    for (const RunLane* lane : lanes) {
+        planned.push_back(&lane->run());
+        options.folders.push_back(lane->outcome().folder);
+    }
+    const std::vector<Inspected> inspected = inspect(planned, options);
+    Lanes fit;
+    std::vector<std::string> problems;
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+        const std::string& problem = inspected[i].problem;
+        if (problem.empty()) fit.push_back(lanes[i]);
+        else if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
+    }
+    if (fit.empty()) throw Error(ExitCode::usage, join(problems, "\n"));
+    for (std::size_t i = 0; i < lanes.size(); ++i)
+        if (!inspected[i].problem.empty()) lanes[i]->refuse(inspected[i].problem);
+    lanes = std::move(fit);
+}
+
 }  // namespace
 
 std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::vector<PackedRun>& runs, const std::string& sweep,
@@ -125,6 +148,7 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
         all.push_back(std::make_unique<RunLane>(*run.run, run.folder, pack));
         if (holds(all.back().get(), &RunLane::wanted)) lanes.push_back(all.back().get());
     }
+    if (!lanes.empty() && !options.inspected) keep_fit_lanes(lanes);
     if (!lanes.empty()) {
         const RunSpec& spec = runs.front().run->spec;
         // Before anything is created: the trainer refuses what does not fit together.

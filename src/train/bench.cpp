@@ -136,7 +136,6 @@ StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t war
     RunSpec run = spec;
     run.train.epochs = 0;
     run.train.steps = warmup + 3 * repeats;
-    run.data.check_overlap = false;
     // The other segments stay where they cost nothing: the model is as long as the longest of them.
     run.task.valid = spec.task.train;
     for (std::vector<SegmentSpec>* list : {&run.task.valid, &run.task.test})

@@ -33,8 +33,8 @@ struct StepBench {
     double processor = 0;           // milliseconds of processor time of a step, all threads: steadier where others use the machine
     std::int64_t peak_memory = -1;  // bytes while steps were made: of the process, or of the GPU's tensors; -1: not known
 };
-// `spec` as it is, but for what comes after a step: no evaluation, no checkpoint, no check of overlap. `operators` asks for
-// these too; Error(usage) on a GPU, where a profiler tells.
+// `spec` as it is, but for what comes after a step: no evaluation, no checkpoint. `operators` asks for these too; Error(usage)
+// on a GPU, where a profiler tells.
 StepBench bench_steps(const RunSpec& spec, std::size_t segment, std::int64_t warmup, std::int64_t repeats, bool operators = false);
 
 }  // namespace palimpsest::train

@@ -11,14 +11,19 @@ namespace {
 
 // Training segments never share draws: the segment's number stands in the bits above any example count.
 constexpr int segment_bits = 40;
+constexpr std::int64_t most_fresh = std::int64_t{1} << segment_bits;
 
-std::uint64_t hash_row(const std::int64_t* tokens, std::int64_t length) {
-    std::uint64_t hash = 0xCBF29CE484222325ull ^ static_cast<std::uint64_t>(length);
-    for (std::int64_t t = 0; t < length; ++t) {
-        hash = (hash ^ static_cast<std::uint64_t>(tokens[t])) * 0x9E3779B97F4A7C15ull;
-        hash ^= hash >> 29;
-    }
-    return hash;
+// These bound the products of steps and examples, and the table of turns.
+constexpr std::int64_t most_steps = std::int64_t{1} << 28, most_batch = std::int64_t{1} << 30;
+
+// Steps times examples of many segments do not fit 64 bits.
+__extension__ using Wide = __int128;
+
+std::int64_t batches_of(const Segment& segment, std::int64_t batch) { return (segment.examples + batch - 1) / batch; }
+
+// Segments that come one after the other, and a segment alone, need no table of turns.
+bool take_turns(const std::vector<Segment>& segments, const DataSpec& data) {
+    return segments.size() > 1 && data.segments == SegmentOrder::interleaved;
 }
 
 std::vector<Segment> compile_list(const Task& task, const std::vector<SegmentSpec>& list) {
@@ -33,24 +38,6 @@ std::vector<Segment> compile_list(const Task& task, const std::vector<SegmentSpe
     }
     return out;
 }
-
-// Token rows of a range of examples, without the rest of the batch's tensors.
-struct RowBuffer {
-    std::vector<std::int64_t> tokens, positions, targets;
-    void generate(const Program& program, std::uint64_t seed, Stream stream, std::span<const std::uint64_t> ids, int threads) {
-        const Shape& shape = program.shape();
-        const auto rows = static_cast<std::int64_t>(ids.size());
-        const std::int64_t answers = rows * shape.queries * shape.vocabulary.value_tokens;
-        tokens.resize(static_cast<std::size_t>(rows * shape.length));
-        positions.resize(static_cast<std::size_t>(answers));
-        targets.resize(static_cast<std::size_t>(answers));
-        BatchView view;
-        view.tokens = tokens.data();
-        view.positions = positions.data();
-        view.targets = targets.data();
-        program.generate(seed, stream, ids, view, threads);
-    }
-};
 
 }  // namespace
 
@@ -86,49 +73,46 @@ Segments compile_segments(const TaskSpec& spec) {
     return out;
 }
 
-BatchOrder::BatchOrder(const std::vector<Segment>& segments, const TrainSpec& train, const DataSpec& data)
-    : batch_(train.batch), mode_(data.mode), order_(data.order) {
-    std::vector<std::int64_t> epoch_batches;
-    for (const Segment& segment : segments) {
-        segment_examples_.push_back(segment.examples);
-        epoch_batches.push_back((segment.examples + batch_ - 1) / batch_);
-        epoch_steps_ += epoch_batches.back();
+StepCount count_steps(const std::vector<Segment>& segments, const TrainSpec& train, const DataSpec& data) {
+    PALIMPSEST_ASSERT(train.batch >= 1 && train.batch <= most_batch, "a batch of {}", train.batch);
+    StepCount count;
+    for (const Segment& segment : segments) count.epoch_steps += batches_of(segment, train.batch);
+    if (train.epochs > most_steps / count.epoch_steps)
+        fail(ExitCode::usage, "train.epochs is {}, but epochs of {} batches make more than {} steps; lower train.epochs or raise train.batch",
+             train.epochs, count.epoch_steps, most_steps);
+    count.steps = train.epochs > 0 ? train.epochs * count.epoch_steps : train.steps;
+    if (count.steps < 1 || count.steps > most_steps)
+        fail(ExitCode::usage, "train.steps is {}; from 1 to {} are possible", count.steps, most_steps);
+    if (data.mode == DataMode::fresh && count.steps * train.batch > most_fresh)
+        fail(ExitCode::usage, "train.steps {} x train.batch {} are more than the {} fresh examples that a run can tell apart; lower one of them",
+             count.steps, train.batch, most_fresh);
+    if (take_turns(segments, data)) {
+        const std::int64_t slots = data.mode == DataMode::fixed ? std::min(count.steps, count.epoch_steps) : count.steps;
+        count.table_bytes = slots * static_cast<std::int64_t>(sizeof(BatchOrder::Slot));
     }
-    steps_ = train.epochs > 0 ? train.epochs * epoch_steps_ : train.steps;
-
-    // Bounds products and the table below.
-    constexpr std::int64_t most_steps = std::int64_t{1} << 28;
-    if (steps_ < 1 || steps_ > most_steps)
-        fail(ExitCode::usage, "train.steps is {}; from 1 to {} are possible", steps_, most_steps);
-
-    if (mode_ == DataMode::fixed) {
-        if (data.segments == SegmentOrder::in_order)
-            fill_in_order(epoch_batches);
-        else
-            fill_interleaved(epoch_batches, epoch_steps_);
-        return;
-    }
-    if (data.segments == SegmentOrder::interleaved) {
-        fill_interleaved(segment_examples_, steps_);
-        return;
-    }
-    // One after the other over the whole run: segment s ends where its cumulated share of the steps does.
-    std::int64_t total = 0, before = 0, cumulated = 0;
-    for (std::int64_t examples : segment_examples_) total += examples;
-    std::vector<std::int64_t> counts;
-    for (std::int64_t examples : segment_examples_) {
-        cumulated += examples;
-        const auto end = steps_ * cumulated / total;
-        counts.push_back(end - before);
-        before = end;
-    }
-    fill_in_order(counts);
+    return count;
 }
 
-void BatchOrder::fill_in_order(const std::vector<std::int64_t>& counts) {
-    for (std::size_t s = 0; s < counts.size(); ++s)
-        for (std::int64_t b = 0; b < counts[s]; ++b)
-            slots_.push_back({static_cast<std::uint32_t>(s), static_cast<std::uint32_t>(b)});
+BatchOrder::BatchOrder(const std::vector<Segment>& segments, const TrainSpec& train, const DataSpec& data)
+    : count_(count_steps(segments, train, data)), batch_(train.batch), mode_(data.mode), order_(data.order) {
+    const bool fixed = mode_ == DataMode::fixed;
+    std::vector<std::int64_t> weights;
+    for (const Segment& segment : segments) {
+        segment_examples_.push_back(segment.examples);
+        weights.push_back(fixed ? batches_of(segment, batch_) : segment.examples);
+    }
+    if (take_turns(segments, data)) {
+        fill_interleaved(weights, count_.table_bytes / static_cast<std::int64_t>(sizeof(Slot)));
+        return;
+    }
+    // One after the other, in each epoch or over the whole run: segment s ends where its cumulated share of the steps does.
+    const std::int64_t steps = fixed ? count_.epoch_steps : count_.steps;
+    Wide total = 0, cumulated = 0;
+    for (const std::int64_t weight : weights) total += weight;
+    for (const std::int64_t weight : weights) {
+        cumulated += weight;
+        ends_.push_back(static_cast<std::int64_t>(steps * cumulated / total));
+    }
 }
 
 void BatchOrder::fill_interleaved(const std::vector<std::int64_t>& weights, std::int64_t count) {
@@ -148,11 +132,20 @@ void BatchOrder::fill_interleaved(const std::vector<std::int64_t>& weights, std:
 }
 
 Turn BatchOrder::at(std::int64_t step) const {
-    PALIMPSEST_ASSERT(step >= 0 && step < steps_, "step {} of {}", step, steps_);
+    PALIMPSEST_ASSERT(step >= 0 && step < steps(), "step {} of {}", step, steps());
     const bool fixed = mode_ == DataMode::fixed;
-    const Slot& slot = slots_[static_cast<std::size_t>(fixed ? step % epoch_steps_ : step)];
-    Turn turn{slot.segment, slot.batch, fixed ? step / epoch_steps_ : 0, batch_};
-    if (fixed) turn.rows = std::min(batch_, segment_examples_[slot.segment] - turn.batch * batch_);
+    const std::int64_t place = fixed ? step % count_.epoch_steps : step;
+    Turn turn{0, 0, fixed ? step / count_.epoch_steps : 0, batch_};
+    if (!slots_.empty()) {
+        const Slot& slot = slots_[static_cast<std::size_t>(place)];
+        turn.segment = slot.segment;
+        turn.batch = slot.batch;
+    } else {
+        const auto end = std::upper_bound(ends_.begin(), ends_.end(), place);
+        turn.segment = end - ends_.begin();
+        turn.batch = end == ends_.begin() ? place : place - *(end - 1);
+    }
+    if (fixed) turn.rows = std::min(batch_, segment_examples_[static_cast<std::size_t>(turn.segment)] - turn.batch * batch_);
     return turn;
 }
 
@@ -168,34 +161,6 @@ std::vector<std::uint64_t> BatchOrder::examples(const Turn& turn, std::uint64_t 
         for (std::size_t i = 0; i < out.size(); ++i) out[i] = segment | (first + i);
     }
     return out;
-}
-
-HeldOut::HeldOut(const Segments& segments, std::uint64_t data_seed, int threads) {
-    RowBuffer rows;
-    const auto add = [&](const std::vector<Segment>& list, Stream stream) {
-        for (const Segment& segment : list) {
-            const std::int64_t length = segment.program->shape().length;
-            lengths_.insert(length);
-            for (std::int64_t first = 0; first < segment.examples; first += 1024) {
-                std::vector<std::uint64_t> ids;
-                for (std::int64_t i = first; i < std::min(first + 1024, segment.examples); ++i)
-                    ids.push_back(static_cast<std::uint64_t>(i));
-                rows.generate(*segment.program, data_seed, stream, ids, threads);
-                for (std::size_t i = 0; i < ids.size(); ++i)
-                    hashes_.insert(hash_row(rows.tokens.data() + static_cast<std::int64_t>(i) * length, length));
-            }
-        }
-    };
-    add(segments.valid, Stream::valid);
-    add(segments.test, Stream::test);
-}
-
-std::int64_t HeldOut::count(const std::int64_t* tokens, std::int64_t rows, std::int64_t length) const {
-    if (!has_length(length)) return 0;
-    std::int64_t found = 0;
-    for (std::int64_t i = 0; i < rows; ++i)
-        found += static_cast<std::int64_t>(hashes_.count(hash_row(tokens + i * length, length)));
-    return found;
 }
 
 TrainData::TrainData(const Segments& segments, BatchOrder order, std::vector<std::uint64_t> lane_seeds, at::Device device,
@@ -226,21 +191,6 @@ Batch TrainData::batch(std::int64_t step) const {
         out.targets = out.targets.to(device_, /*non_blocking=*/true);
     }
     return out;
-}
-
-std::int64_t TrainData::overlap(const HeldOut& held_out, std::int64_t until) const {
-    RowBuffer rows;
-    std::int64_t found = 0;
-    for (std::int64_t step = 0; step < until; ++step) {
-        const Turn turn = order_.at(step);
-        const Program& program = *segments_[static_cast<std::size_t>(turn.segment)].program;
-        if (!held_out.has_length(program.shape().length)) continue;
-        for (std::uint64_t seed : lane_seeds_) {
-            rows.generate(program, seed, Stream::train, order_.examples(turn, seed), threads_);
-            found += held_out.count(rows.tokens.data(), turn.rows, program.shape().length);
-        }
-    }
-    return found;
 }
 
 }  // namespace palimpsest::train

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "config/spec.h"
@@ -39,54 +38,52 @@ struct Turn {
     std::int64_t rows = 0;   // examples of this batch; the last batch of a segment's epoch may be smaller
 };
 
-// The order of batches. An epoch is one batch after another until every segment has given ceil(examples / batch) of them.
+// How long a run lasts. An epoch is one batch after another until every segment has given ceil(examples / batch) of them.
+struct StepCount {
+    std::int64_t steps = 0, epoch_steps = 0;
+    std::int64_t table_bytes = 0;  // memory that the order of the batches takes
+};
+// Throws Error(usage) where there are more steps or examples than a run can tell apart.
+StepCount count_steps(const std::vector<Segment>& segments, const TrainSpec& train, const DataSpec& data);
+
+// The order of batches.
 //   interleaved: always the segment furthest behind its share, by integers alone. No segment is ever a whole batch ahead of its
 //                share turns * weight / sum of weights, and at the end of every period all have exactly theirs. The weights are the
 //                examples (fresh) or the batches of an epoch (fixed).
 //   in_order:    one segment after the other: per epoch where data is fixed, over the whole run where it is fresh.
 class BatchOrder {
 public:
+    struct Slot {
+        std::uint32_t segment, batch;
+    };
+
     BatchOrder(const std::vector<Segment>& segments, const TrainSpec& train, const DataSpec& data);
 
-    std::int64_t steps() const { return steps_; }
-    std::int64_t epoch_steps() const { return epoch_steps_; }
+    std::int64_t steps() const { return count_.steps; }
+    std::int64_t epoch_steps() const { return count_.epoch_steps; }
     Turn at(std::int64_t step) const;
     // Example ids of a turn. The lane's seed keys the permutation of shuffled fixed data and nothing else. The segment is part of
     // the id, so that no two training segments share draws.
     std::vector<std::uint64_t> examples(const Turn& turn, std::uint64_t seed) const;
 
 private:
-    struct Slot {
-        std::uint32_t segment, batch;
-    };
     void fill_interleaved(const std::vector<std::int64_t>& weights, std::int64_t count);
-    void fill_in_order(const std::vector<std::int64_t>& counts);
 
     std::vector<std::int64_t> segment_examples_;
-    std::int64_t batch_ = 0, steps_ = 0, epoch_steps_ = 0;
+    StepCount count_;
+    std::int64_t batch_ = 0;
     DataMode mode_;
     DataOrder order_;
-    std::vector<Slot> slots_;  // of one epoch (fixed) or of the run (fresh)
+    // Of one epoch (fixed) or of the run (fresh): a slot for each step, or, where the segments come one after the other, the step at
+    // which each of them ends.
+    std::vector<Slot> slots_;
+    std::vector<std::int64_t> ends_;
 };
 
 // [R, B, T], [R, B, Q m], [R, B Q m], all int64 on the trainer's device.
 struct Batch {
     at::Tensor tokens, positions, targets;
     std::int64_t value_tokens = 1;
-};
-
-// Hashes of the valid and test examples, to be met with the training examples.
-class HeldOut {
-public:
-    HeldOut() = default;
-    HeldOut(const Segments& segments, std::uint64_t data_seed, int threads);
-    // How many of `rows` rows of `length` tokens are held-out examples.
-    std::int64_t count(const std::int64_t* tokens, std::int64_t rows, std::int64_t length) const;
-    bool has_length(std::int64_t length) const { return lengths_.count(length) != 0; }
-
-private:
-    std::unordered_set<std::uint64_t> hashes_;
-    std::unordered_set<std::int64_t> lengths_;
 };
 
 // Makes the batches of all lanes.
@@ -96,8 +93,6 @@ public:
 
     const BatchOrder& order() const { return order_; }
     Batch batch(std::int64_t step) const;
-    // Training examples of all lanes that are held-out examples too, among the steps before `until`.
-    std::int64_t overlap(const HeldOut& held_out, std::int64_t until) const;
 
 private:
     const std::vector<Segment>& segments_;

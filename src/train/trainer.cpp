@@ -12,9 +12,6 @@
 namespace palimpsest {
 namespace {
 
-// The data law is checked on this many of a run's first training examples.
-constexpr std::int64_t most_checked_examples = 200'000;
-
 std::vector<LaneInit> lane_inits(const std::vector<Lane>& lanes) {
     std::vector<LaneInit> out;
     for (const Lane& lane : lanes) out.push_back({lane.values.seed, lane.values.init_scale});
@@ -67,23 +64,6 @@ Trainer::Impl::Impl(const RunSpec& run_spec, std::vector<Lane> run_lanes)
     }
     lane_seeds = seeds.to(runtime.device);
     lane_lr = rates.to(runtime.device);
-    if (spec.data.check_overlap) check_overlap();
-}
-
-void Trainer::Impl::check_overlap() const {
-    const train::HeldOut held_out(segments, static_cast<std::uint64_t>(spec.data.seed), runtime.threads);
-    const train::BatchOrder& order = data.order();
-    const std::int64_t all = spec.data.mode == DataMode::fixed ? std::min(order.steps(), order.epoch_steps()) : order.steps();
-    const std::int64_t until = std::min(all, std::max<std::int64_t>(1, most_checked_examples / spec.train.batch));
-    const std::int64_t found = data.overlap(held_out, until);
-    if (found == 0) return;
-    std::int64_t checked = 0;
-    for (std::int64_t n = 0; n < until; ++n) checked += order.at(n).rows * static_cast<std::int64_t>(lanes.size());
-    fail(ExitCode::usage,
-         "{} of the first {} training examples of task '{}' are valid or test examples too. The task has too few different "
-         "examples to keep "
-         "them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with data.check_overlap: false",
-         found, checked, spec.task.name);
 }
 
 // A lane that has ended stays at its last step: what depends on the step stays with it.
@@ -182,7 +162,7 @@ std::vector<LaneResult> Trainer::Impl::run(const std::atomic<bool>& stop) {
     if (saved != step && spec.run.checkpoint_every > 0) write_checkpoints();
 
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    const std::int64_t state_bytes = model.state_bytes(segments.longest);
+    const std::int64_t state_bytes = model_size(spec, {segments.vocabulary, segments.longest}).state_bytes;
     std::vector<LaneResult> results;
     for (std::size_t r = 0; r < states.size(); ++r) {
         const LaneState& lane = states[r];
@@ -246,7 +226,7 @@ std::int64_t Trainer::fixed_parameter_count() const {
 }
 
 std::int64_t Trainer::state_bytes() {
-    return impl_->model.state_bytes(impl_->segments.longest);
+    return model_size(impl_->spec, {impl_->segments.vocabulary, impl_->segments.longest}).state_bytes;
 }
 
 }  // namespace palimpsest

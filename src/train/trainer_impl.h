@@ -68,7 +68,6 @@ struct Trainer::Impl {
     void evaluate();
     bool evaluation_due() const;
     std::vector<LaneResult> run(const std::atomic<bool>& stop);
-    void check_overlap() const;
 
     // bench.cpp
     StepTimes time_steps(std::int64_t warmup, std::int64_t repeats, bool operators);

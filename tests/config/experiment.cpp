@@ -88,6 +88,38 @@ TEST_CASE("options of the task are defaults of its segments", "[experiment]") {
     CHECK(recall(run.task.test[0]).pairs == 2);
 }
 
+TEST_CASE("valid questions are drawn from the options of test, of train, or of their own", "[experiment]") {
+    const std::string task = "task: {name: recall, pairs: 2, train: [{length: 16, examples: 500}, {length: 32}], test: [{length: 64, examples: 7}]";
+    const RunSpec plain = fake::run(task + "}\n"), as_test = fake::run(task + ", valid: test}\n"), as_train = fake::run(task + ", valid: train}\n");
+    CHECK(as_test.task.valid.empty());
+    CHECK(as_test.id == plain.id);
+    CHECK(emit_flow(*as_test.resolved.find("task")->find("valid")) == "[]");
+    REQUIRE(as_train.task.valid.size() == 2);
+    CHECK(recall(as_train.task.valid[0]).length == 16);
+    CHECK(recall(as_train.task.valid[1]).length == 32);
+    CHECK(as_train.task.valid[0].examples == 1000);  // those of train are a share of the run
+    CHECK(as_train.task.valid[1].label == "length=32");
+    CHECK(emit_flow(*as_train.resolved.find("task")->find("valid")) == "train");
+    CHECK(as_train.id != plain.id);
+    CHECK(as_train.id == fake::run(task + ", valid: [{length: 16}, {length: 32}]}\n").id);
+    CHECK(fake::run(emit_yaml(as_train.resolved)).id == as_train.id);
+    CHECK(errors(task + ", valid: [16]}\n") == Lines{"dir/f.yaml:1:127: 'task.valid.0' expects a map of options, got '16'"});
+    CHECK(errors(task + ", valid: trian}\n") ==
+          Lines{"dir/f.yaml:1:126: 'task.valid' is train, test or a list of segments, got 'trian'; train draws from the options of the "
+                "training segments, test from those of the test segments"});
+}
+
+TEST_CASE("sizes that nothing could hold are errors at their places", "[experiment]") {
+    CHECK(errors(small, {"model.depth=1000000000", "model.width=10000000000", "train.steps=300000000", "train.batch=2000000000",
+                         "train.eval_batch=2000000000", "task.train.0.examples=4294967295"}) ==
+          Lines{"<command line>:argument 1: 'model.depth' must be 1 to 1000, got 1000000000",
+                "<command line>:argument 2: 'model.width' must be 1 to 1048576, got 10000000000",
+                "<command line>:argument 3: 'train.steps' must be 1 to 268435456, got 300000000",
+                "<command line>:argument 4: 'train.batch' must be 1 to 1073741824, got 2000000000",
+                "<command line>:argument 5: 'train.eval_batch' must be 0 to 1073741824, got 2000000000",
+                "<command line>:argument 6: 'task.train.0.examples' must be 1 to 4294967294, got 4294967295"});
+}
+
 TEST_CASE("seven errors of one file in one report", "[experiment]") {
     CHECK(error("sede: 3\n"
                 "task:\n"
@@ -113,7 +145,7 @@ TEST_CASE("seven errors of one file in one report", "[experiment]") {
           "dir/f.yaml:6:21: error: 'task.test.0.distinct' expects true or false, got 'no'; write false\n"
           "  6 |   test: [{distinct: no}]\n"
           "    |                     ^~\n"
-          "dir/f.yaml:8:10: error: 'model.width' must be at least 1, got 0\n"
+          "dir/f.yaml:8:10: error: 'model.width' must be 1 to 1048576, got 0\n"
           "  8 |   width: 0\n"
           "    |          ^\n"
           "dir/f.yaml:9:10: error: unknown mixer 'deltta'; did you mean 'delta'?\n"
@@ -142,7 +174,7 @@ TEST_CASE("what a task must say", "[experiment]") {
                 "dir/f.yaml:1:7: 'task' has no train segments; write train: [{length: 64, examples: 1000}]"});
     CHECK(errors("task: {name: recall, train: {length: 3}, test: [{examples: 0}, 3]}\n") ==
           Lines{"dir/f.yaml:1:29: 'task.train' expects a list of segments; write [{length: 64, examples: 1000}]",
-                "dir/f.yaml:1:60: 'task.test.0.examples' must be at least 1, got 0",
+                "dir/f.yaml:1:60: 'task.test.0.examples' must be 1 to 4294967294, got 0",
                 "dir/f.yaml:1:64: 'task.test.1' expects a map of options, got '3'"});
 }
 

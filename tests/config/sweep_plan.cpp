@@ -177,7 +177,7 @@ TEST_CASE("what a random block may say", "[sweep]") {
         {"{random: {samples: 1, draw: {model.widht: {choice: [8]}, model.depth: {choice: [two]}}}}",
          {"5:43: unknown key 'widht' in 'model'; did you mean 'width'?", "5:88: 'model.depth' expects an integer, got 'two'"}},
         {"{random: {samples: 3, draw: {model.width: {integer: [-1, 0]}}}, grid: {train.lr: [fast]}}",
-         {"5:60: 'model.width' must be at least 1, got -1", "5:60: 'model.width' must be at least 1, got 0", "5:90: 'train.lr' expects a number, got 'fast'"}},
+         {"5:60: 'model.width' must be 1 to 1048576, got -1", "5:60: 'model.width' must be 1 to 1048576, got 0", "5:90: 'train.lr' expects a number, got 'fast'"}},
     };
     for (const auto& [block, messages] : cases) {
         INFO(block);

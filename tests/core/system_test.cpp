@@ -2,6 +2,7 @@
 #include "catch.h"
 
 #include "core/file.h"
+#include "core/memory.h"
 #include "core/thread.h"
 #include "core/time.h"
 #include "core/version.h"
@@ -9,6 +10,7 @@
 
 #include <regex>
 #include <sched.h>
+#include <sys/resource.h>
 #include <thread>
 
 using namespace palimpsest;
@@ -56,6 +58,39 @@ TEST_CASE("quotas of control groups version 1 are read too") {
 TEST_CASE("text that is no control group is ignored") {
     CHECK(cgroup_cpus("", "/nowhere") == 0);
     CHECK(cgroup_cpus("nonsense\n0::\n:\n::relative\n", "/nowhere") == 0);
+}
+
+TEST_CASE("memory is what the machine, the control groups and the user's limit leave") {
+    CHECK(available_memory("MemTotal:       24000 kB\nMemAvailable:   1000 kB\nCached: 7 kB\n") == 1'024'000);
+    CHECK(available_memory("MemTotal:       24000 kB\n") == 0);
+
+    const TemporaryFolder folder;
+    const std::string root = folder.path;
+    make_folders(root + "/job/step");
+    CHECK(cgroup_memory("0::/job/step\n", root) == 0);
+    write_file_atomic(root + "/job/step/memory.max", "max\n");
+    CHECK(cgroup_memory("0::/job/step\n", root) == 0);
+    write_file_atomic(root + "/job/memory.max", "5000\n");
+    CHECK(cgroup_memory("0::/job/step\n", root) == 5000);
+    write_file_atomic(root + "/job/memory.stat", "file 4000\nanon 1500\n");
+    CHECK(cgroup_memory("0::/job/step\n", root) == 3500);
+    make_folders(root + "/memory/docker");
+    write_file_atomic(root + "/memory/docker/memory.limit_in_bytes", "9223372036854771712\n");
+    CHECK(cgroup_memory("7:memory:/docker\n", root) == 0);
+    write_file_atomic(root + "/memory/docker/memory.limit_in_bytes", "2000\n");
+    write_file_atomic(root + "/memory/docker/memory.stat", "cache 900\ntotal_rss 300\n");
+    CHECK(cgroup_memory("7:memory:/docker\n", root) == 1700);
+
+    const double usable = usable_memory();
+    CHECK(usable > 1e6);
+    rlimit before = {};
+    REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+    rlimit tight = before;
+    tight.rlim_cur = rlim_t{1} << 30;
+    REQUIRE(::setrlimit(RLIMIT_AS, &tight) == 0);
+    const double limited = usable_memory();
+    REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+    CHECK(limited < 1 << 30);
 }
 
 TEST_CASE("usable threads follow the affinity mask") {

@@ -248,6 +248,7 @@ class Running(Cli):
         self.assertEqual(shown["config"]["model.mixer"], "delta")
         self.assertEqual(sum(slice["answers"]["correct"] for slice in shown["slices"] if slice["split"] == "test") / 160, shown["summary"]["test_accuracy"])
         out, _ = self.call("show", str(folder))
+        self.assertIn("\nvalid     drawn from the test segments\n", out)
         self.assertRegex(out, r"\noverwrites +answers +accuracy +stale +best policy\n +0 +\d+ ")
         _, err = self.call("show", "", code=2)
         self.assertRegex(err, r"error: '' may be any of 2 runs: ")

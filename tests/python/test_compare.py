@@ -117,6 +117,7 @@ class Compare(Base):
         rows = self.json("compare", "grid", "--best-over", "train.lr", "--json")
         _, err = self.call("compare", "grid", "--best-over", "train.lr")
         self.assertIn("train.lr: chosen by the mean valid_accuracy (the valid split, never the test questions) of 2 candidates\n", err)
+        self.assertIn("note: valid questions are drawn from the test segments\n", err)
         self.assertEqual([row["group"]["model.mixer"] for row in rows], ["delta", "softmax"])
         for row in rows:
             mixer = row["group"]["model.mixer"]

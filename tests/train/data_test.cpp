@@ -130,21 +130,50 @@ TEST_CASE("a lane's tokens are those of its seed alone, for any pack and thread 
     }
 }
 
-TEST_CASE("held-out examples are found among training examples", "[train][data]") {
-    const train::Segments segments = three_segments(100, 20, 50);
-    const train::HeldOut held_out(segments, 0, 1);
-    const Program& program = *segments.test[0].program;
-    const std::int64_t length = program.shape().length;
-    std::vector<std::int64_t> tokens(static_cast<std::size_t>(3 * length)), answers(64);
-    BatchView view;
-    view.tokens = tokens.data();
-    view.positions = view.targets = answers.data();
-    const std::vector<std::uint64_t> ids{4, 10, 9};  // 10 is one beyond the test examples
-    program.generate(0, Stream::test, ids, view);
-    CHECK(held_out.count(tokens.data(), 3, length) == 2);
-    ++tokens[0];
-    CHECK(held_out.count(tokens.data(), 3, length) == 1);
-    CHECK(held_out.count(tokens.data(), 3, length - 1) == 0);
+TEST_CASE("an order keeps a table only where several segments take turns", "[train][data]") {
+    train::Segments segments = three_segments(100, 20, 50);
+    CHECK(train::count_steps(segments.train, steps(1000, 8), DataSpec{}).table_bytes == 8000);
+    DataSpec fixed, in_order;
+    fixed.mode = DataMode::fixed;
+    in_order.segments = SegmentOrder::in_order;
+    // Of an epoch only what the run gets to.
+    CHECK(train::count_steps(segments.train, steps(1000, 8), fixed).table_bytes == (13 + 3 + 7) * 8);
+    CHECK(train::count_steps(segments.train, steps(5, 8), fixed).table_bytes == 40);
+    CHECK(train::count_steps(segments.train, steps(1000, 8), in_order).table_bytes == 0);
+    // Four thousand million fixed examples, one at a time: 32 GB, had it a table.
+    segments.train.resize(1);
+    segments.train[0].examples = 4'000'000'000;
+    CHECK(train::count_steps(segments.train, steps(1000, 1), fixed).table_bytes == 0);
+    const BatchOrder order(segments.train, steps(1000, 1), fixed);
+    CHECK(order.epoch_steps() == 4'000'000'000);
+    CHECK(order.at(999).batch == 999);
+    CHECK(order.examples(order.at(999), 1).front() < 4'000'000'000);
+}
+
+TEST_CASE("numbers that cannot be counted are errors", "[train][data]") {
+    train::Segments segments = three_segments(100, 20, 50);
+    DataSpec fixed;
+    fixed.mode = DataMode::fixed;
+    CHECK_THROWS_WITH(BatchOrder(segments.train, steps(std::int64_t{1} << 29, 8), fixed), "train.steps is 536870912; from 1 to 268435456 are possible");
+    CHECK_THROWS_WITH(BatchOrder(segments.train, steps(0, 8, std::int64_t{1} << 62), fixed),
+                      "train.epochs is 4611686018427387904, but epochs of 23 batches make more than 268435456 steps; lower train.epochs or raise "
+                      "train.batch");
+    // Their numbers would run into the bits that tell segments apart.
+    CHECK_NOTHROW(BatchOrder(segments.train, steps(std::int64_t{1} << 10, std::int64_t{1} << 30), DataSpec{}));
+    CHECK_THROWS_WITH(BatchOrder(segments.train, steps((std::int64_t{1} << 10) + 1, std::int64_t{1} << 30), DataSpec{}),
+                      "train.steps 1025 x train.batch 1073741824 are more than the 1099511627776 fresh examples that a run can tell apart; lower "
+                      "one of them");
+    // 2^28 steps times 3 * 2^32 examples do not fit 64 bits, and still each segment has its third of the run.
+    for (train::Segment& segment : segments.train) segment.examples = 4'294'967'294;
+    segments.train.insert(segments.train.end(), 9, segments.train.front());
+    DataSpec in_order;
+    in_order.segments = SegmentOrder::in_order;
+    const std::int64_t n = std::int64_t{1} << 28;
+    const BatchOrder order(segments.train, steps(n, 1), in_order);
+    for (const std::int64_t part : {0, 5, 11}) {
+        CHECK(order.at((n * part + 11) / 12).segment == part);
+        CHECK(order.at(n * (part + 1) / 12 - 1).segment == part);
+    }
 }
 
 TEST_CASE("segments that do not fit together are errors", "[train][data]") {

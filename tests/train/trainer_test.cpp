@@ -133,7 +133,6 @@ TEST_CASE("killed and resumed is uninterrupted, bit for bit", "[train][resume]")
     spec.train.warmup = 3;
     spec.task.train.push_back(segment("mqar", "{length: 48, pairs: 4, vocabulary: 32}", 60));
     spec.data.mode = GENERATE(DataMode::fresh, DataMode::fixed);
-    spec.data.check_overlap = false;
     const std::vector<LaneValues> values{with(1, 1e-3), with(2, 3e-3)};
     // `step_by_step`: interrupted after every step. Otherwise cut off with no farewell, at a checkpoint of step 5 or 10.
     const bool step_by_step = GENERATE(true, false);
@@ -416,20 +415,6 @@ TEST_CASE("rows are means over the steps since the row before", "[train]") {
     CHECK(coarse.recorders[0].rows[1][0] == Approx(loss / 5).epsilon(1e-6));
     CHECK(coarse.recorders[0].rows[1][3] == fine.recorders[0].rows[9][3]);
     CHECK(fine.recorders[0].rows[0][0] == Approx(std::log(32.0)).epsilon(0.05));  // a new model knows nothing
-}
-
-TEST_CASE("training examples that are test examples are an error", "[train][data]") {
-    RunSpec spec = small_run();
-    const std::string tiny = "{length: 4, pairs: 1, vocabulary: 4}";
-    spec.task.train = {segment("mqar", tiny, 100)};
-    spec.task.test = {segment("mqar", tiny, 2)};
-    CHECK_THROWS_WITH(Trainer(spec, {lane_of(spec)}),
-                      "96 of the first 96 training examples of task 'mqar' are valid or test examples too. The task has too few "
-                      "different examples "
-                      "to keep them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with "
-                      "data.check_overlap: false");
-    spec.data.check_overlap = false;
-    CHECK_NOTHROW(Trainer(spec, {lane_of(spec)}));
 }
 
 TEST_CASE("values that the model cannot tell apart are no answer", "[train]") {
