@@ -19,7 +19,10 @@ std::string outcome(const MixerKind& kind, const void* options, bool rotary = fa
         model.rescale_output = rescale;
         nn::Parameters parameters;
         BuildContext context;
-        context.scope = {&parameters, "mixer", &model, 4, false};
+        context.scope.parameters = &parameters;
+        context.scope.prefix = "mixer";
+        context.scope.model = &model;
+        context.scope.residual_branches = 4;
         context.options = options;
         context.width = width;
         context.layers = 1;
