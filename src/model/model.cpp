@@ -202,14 +202,18 @@ std::int64_t Model::state_bytes(std::int64_t length) {
     return bytes;
 }
 
-ModelSize model_size(const RunSpec& spec, const ModelShape& shape) {
+std::int64_t count_parameters(const RunSpec& spec, const ModelShape& shape) {
+    return Model(spec, shape, {LaneInit{}}, at::kMeta).parameters().count();
+}
+
+std::int64_t measure_state(const RunSpec& spec, const ModelShape& shape) {
     RunSpec plain = spec;
     // Every form keeps the same state; this one says nothing of itself.
     if (plain.run.backend == OpsBackend::automatic) plain.run.backend = OpsBackend::reference;
-    Model model(plain, shape, {LaneInit{}}, at::kMeta);
+    Model model(plain, shape, {LaneInit{}}, at::kCPU);
     // A state keeps its size or grows by as much with every token.
     const std::int64_t first = model.state_bytes(1), second = shape.longest > 1 ? model.state_bytes(2) : first;
-    return {model.parameters().count(), first + (shape.longest - 1) * (second - first)};
+    return first + (shape.longest - 1) * (second - first);
 }
 
 }  // namespace palimpsest

@@ -45,12 +45,10 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
-// What a model of one lane is, without the memory and the time that it takes to build it.
-struct ModelSize {
-    std::int64_t parameters = 0;
-    std::int64_t state_bytes = 0;    // as Model::state_bytes measures it, after the longest sequence
-};
-// Throws Error(usage) where the model's options do not fit together.
-ModelSize model_size(const RunSpec& spec, const ModelShape& shape);
+// Parameters of one lane, without the memory and the time that it takes to build them. Throws Error(usage) where the model's options do
+// not fit together.
+std::int64_t count_parameters(const RunSpec& spec, const ModelShape& shape);
+// What Model::state_bytes measures after the longest sequence, of a model that is built on the CPU and runs two tokens.
+std::int64_t measure_state(const RunSpec& spec, const ModelShape& shape);
 
 }  // namespace palimpsest

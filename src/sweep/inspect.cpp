@@ -89,17 +89,21 @@ private:
 
     template <class F>
     void measure(const RunSpec& spec, const train::Segments& segments, RunSize& size, const F& note) {
-        const auto& model = models_(key_of(spec, {"task", "model", "mixers", "run"}),
-                                    [&] { return model_size(spec, {segments.vocabulary, segments.longest}); });
-        note(model.problem);
+        const std::string key = key_of(spec, {"task", "model", "mixers", "run"});
+        const ModelShape shape{segments.vocabulary, segments.longest};
+        const auto& parameters = parameters_(key, [&] { return count_parameters(spec, shape); });
+        note(parameters.problem);
         size.state_length = segments.longest;
-        if (model.value) {
-            size.parameters = model.value->parameters;
-            size.state_bytes = model.value->state_bytes;
-        }
         try {
             size.steps = train::count_steps(segments.train, spec.train, spec.data).steps;
-            if (model.value) note(train::memory_problem(train::memory_needs(spec, segments, size.parameters, lanes_of(spec)), memory_));
+            if (!parameters.value) return;
+            size.parameters = *parameters.value;
+            const std::string problem = train::memory_problem(train::memory_needs(spec, segments, size.parameters, lanes_of(spec)), memory_);
+            note(problem);
+            if (!problem.empty()) return;
+            const auto& state = states_(key, [&] { return measure_state(spec, shape); });
+            note(state.problem);
+            if (state.value) size.state_bytes = *state.value;
         } catch (const Error& error) {
             note(error.what());
         }
@@ -115,7 +119,7 @@ private:
     std::map<std::string, std::int64_t> alike_;  // runs of each shape
     Memo<bool> runtime_;
     Memo<train::Segments> segments_;
-    Memo<ModelSize> models_;
+    Memo<std::int64_t> parameters_, states_;
     Memo<std::string> overlap_;
 };
 

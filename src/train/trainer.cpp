@@ -162,7 +162,7 @@ std::vector<LaneResult> Trainer::Impl::run(const std::atomic<bool>& stop) {
     if (saved != step && spec.run.checkpoint_every > 0) write_checkpoints();
 
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    const std::int64_t state_bytes = model_size(spec, {segments.vocabulary, segments.longest}).state_bytes;
+    const std::int64_t state_bytes = model.state_bytes(segments.longest);
     std::vector<LaneResult> results;
     for (std::size_t r = 0; r < states.size(); ++r) {
         const LaneState& lane = states[r];
@@ -226,7 +226,7 @@ std::int64_t Trainer::fixed_parameter_count() const {
 }
 
 std::int64_t Trainer::state_bytes() {
-    return model_size(impl_->spec, {impl_->segments.vocabulary, impl_->segments.longest}).state_bytes;
+    return impl_->model.state_bytes(impl_->segments.longest);
 }
 
 }  // namespace palimpsest

@@ -140,7 +140,8 @@ TEST_CASE("a lane that diverges harms no other") {
 TEST_CASE("a lane whose files cannot be written harms no other") {
     const Experiment plan = experiment("{seeds: 4}");
     const TemporaryFolder folder, calm;
-    const auto in_folder = [&](std::size_t i, const std::string& name) { return run_folder(folder.path, plan.name, plan.runs[i]) + "/" + name; };
+    const std::vector<std::string> folders = planned_folders(folder.path, plan);
+    const auto in_folder = [&](std::size_t i, const std::string& name) { return folders[i] + "/" + name; };
     make_folders(in_folder(1, "run.h5"));  // a folder where the file should be: it fails before the first step
     make_folders(in_folder(2, ""));
     write_file_atomic(in_folder(2, "checkpoints"), "");  // the other way round: it fails at the first checkpoint
@@ -160,7 +161,7 @@ TEST_CASE("a lane whose files cannot be written harms no other") {
         CHECK(RunFolder(lanes[i].folder).failure()->step == (i == 1 ? -1 : 10));
         CHECK_FALSE(file_exists(lanes[i].folder + "/LOCK"));
     }
-    CHECK(record_of(lanes[2]).step == std::vector<std::int64_t>{4, 8});
+    CHECK((record_of(lanes[2]).step == std::vector<std::int64_t>{4, 8}));
 }
 
 TEST_CASE("a pack that was stopped goes on, without the lanes that are done or busy") {
