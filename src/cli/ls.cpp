@@ -63,21 +63,25 @@ ExitCode ls(const std::string& name, const std::string& results, bool json) {
         const RunFolder run(folder);
         Row row;
         row.folder = folder;
-        row.state = to_string(run.state());
+        const RunState state = run.state();
+        row.state = to_string(state);
         row.id = id_in_name(folder);
         row.above = fs::path(folder).parent_path().string();
         row.human = fs::path(folder).filename().string().substr(row.id.size());
         const std::string file = run.file("run.h5");
         row.age = age_of(file);
+        const bool there = file_exists(file);
+        std::string problem = there && state != RunState::lost ? "" : run.lost_record();
         try {
-            if (file_exists(file)) {
+            if (there && problem.empty()) {
                 const RunRecord record = read_run(file, results_only);
                 row.id = record.run_id;
                 row.accuracy = test_accuracy(file, record);
             }
         } catch (const Error& error) {
-            problems += std::string(error.what()) + "\n";
+            problem = error.what();
         }
+        if (!problem.empty()) problems += problem + "\n";
         rows.push_back(std::move(row));
     }
     std::sort(rows.begin(), rows.end(), before);

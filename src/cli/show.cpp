@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "store/best_policy.h"
 #include "store/compare.h"
+#include "sweep/plan.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -130,6 +131,8 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
     } catch (const Error& error) {
         problem = error.what();  // the rest is told all the same
     }
+    const std::string lost = folder.lost_record();
+    if (problem.empty()) problem = lost;
     if (record.run_id.empty()) record.run_id = id_in_name(folder.path());
     if (json) {
         print_json({{"id", record.run_id},
@@ -156,6 +159,8 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
     if (failure)
         text +=
             fmt::format("why       {}{}\n", failure->message, failure->step >= 0 ? fmt::format(" (step {})", failure->step) : "");
+    if (!lost.empty())
+        text += fmt::format("record    lost: {}\n          trains again from its first step with: {}\n", lost, resume_command(folder.path()));
     if (!record.config.empty()) {
         const std::string layers = config("model.layers"),
                           mixers = layers == "[]" || layers == "?" ? config("model.mixer") : layers;
