@@ -21,14 +21,8 @@ using namespace std::chrono_literals;
 
 // Of another host, with a heartbeat as old as that.
 LockText lock_elsewhere(std::int64_t age) {
-    LockText lock;
-    lock.host = "x";
-    lock.pid = 1;
-    lock.process_start = "1";
-    lock.pid_namespace = "y";
-    lock.token = "theirs";
-    lock.created = lock.heartbeat = std::time(nullptr) - age;
-    return lock;
+    const std::int64_t then = std::time(nullptr) - age;
+    return {"x", "y", "1", "theirs", 1, then, then};
 }
 
 std::string lock_of_other() { return lock_elsewhere(0).json(); }
@@ -36,7 +30,7 @@ std::string lock_of_other() { return lock_elsewhere(0).json(); }
 // As if another host had seen its holder sleep for long: the file stays the one that the holder has open.
 void let_sleep(const std::string& path) {
     LockText lock = *read_lock(path);
-    lock.host = "elsewhere";
+    lock.host = std::string("elsewhere");
     lock.heartbeat = 1;
     std::ofstream(path, std::ios::binary) << lock.json();
 }
@@ -87,11 +81,12 @@ TEST_CASE("a heartbeat never overwrites a lock that was taken over, however late
                 message = lost.what();
             }
         });
+        const std::string theirs = lock_of_other();
         while (!beats) std::this_thread::yield();
-        write_file_atomic(temporary.file("LOCK"), lock_of_other());
+        write_file_atomic(temporary.file("LOCK"), theirs);
         holder.join();
         REQUIRE(message == "'" + temporary.path() + "': the lock was taken over by pid 1 on host x; this process stops");
-        REQUIRE(read_file(temporary.file("LOCK")) == lock_of_other());
+        REQUIRE(read_file(temporary.file("LOCK")) == theirs);
         try {
             lock.heartbeat(3600s);
             FAIL("a lost lock is lost for good");
@@ -99,7 +94,7 @@ TEST_CASE("a heartbeat never overwrites a lock that was taken over, however late
             REQUIRE(lost.what() == message);
         }
         lock.release();
-        REQUIRE(read_file(temporary.file("LOCK")) == lock_of_other());
+        REQUIRE(read_file(temporary.file("LOCK")) == theirs);
     }
 }
 

@@ -93,12 +93,8 @@ void check_same(const RunRecord& a, const RunRecord& b) {
 }
 
 std::string taken_over() {
-    LockText lock;
-    lock.host = "elsewhere";
-    lock.pid = 1;
-    lock.token = "theirs";
-    lock.heartbeat = lock.created = std::time(nullptr);
-    return lock.json();
+    const std::int64_t now = std::time(nullptr);
+    return LockText{"elsewhere", "", "", "theirs", 1, now, now}.json();
 }
 
 }  // namespace
