@@ -229,8 +229,8 @@ struct OverwriteTask {
                  p.between, p.changes);
         }
         if (width * (writes + reads) > o.length) {
-            fail(ExitCode::usage, "length {} is too short for {} writes and {} reads: {} * (writes + reads) = {} <= length is needed",
-                 o.length, writes, reads, width, width * (writes + reads));
+            fail(ExitCode::usage, "length {} is too short for {} writes and {} reads of {} pairs: {} * (writes + reads) = {} <= length is needed",
+                 o.length, writes, reads, o.pairs, width, width * (writes + reads));
         }
         need_keys(v, o.pairs, fmt::format("{} pairs", o.pairs));
         if (o.values_distinct) need_values(v, writes, fmt::format("{} writes with values_distinct", writes));

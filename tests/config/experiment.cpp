@@ -117,6 +117,8 @@ TEST_CASE("sizes that nothing could hold are errors at their places", "[experime
                 "<command line>:argument 3: 'train.steps' must be 1 to 268435456, got 300000000",
                 "<command line>:argument 4: 'train.batch' must be 1 to 1073741824, got 2000000000",
                 "<command line>:argument 5: 'train.eval_batch' must be 0 to 1073741824, got 2000000000",
+                "<command line>:argument 6: 'task.train.0.examples' has no effect: where data.mode is fresh no example comes twice, and the "
+                "only segment has every step; set data.mode to fixed",
                 "<command line>:argument 6: 'task.train.0.examples' must be 1 to 4294967294, got 4294967295"});
 }
 

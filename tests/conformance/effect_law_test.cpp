@@ -35,7 +35,7 @@ std::string outcome(const MixerKind& kind, const void* options, bool rotary = fa
         step.step = at::full({1}, 7, at::kLong);
         step.lane_seeds = at::full({1}, 3, at::kLong);
         const at::NoGradGuard no_grad;
-        const at::Tensor y = mixer->forward(noise({1, 2, 12, width}, 5, at::kFloat), nullptr, step).contiguous();
+        const at::Tensor y = mixer->forward(noise({1, 2, 12, width}, 5, at::kFloat).cpu(), nullptr, step).contiguous();
         std::string text;
         for (const nn::ParameterInfo& info : parameters.table()) text += fmt::format("{} {} ", info.name, info.numel);
         text.append(reinterpret_cast<const char*>(y.const_data_ptr<float>()), static_cast<std::size_t>(y.numel()) * sizeof(float));

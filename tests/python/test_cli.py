@@ -84,7 +84,7 @@ class Usage(Cli):
             (["describe", "mixer", "mqar"], "error: 'mqar' is a task; write `palimpsest describe task mqar`\n"),
             (["describe", "task", "delta"], "error: 'delta' is a mixer; write `palimpsest describe mixer delta`\n"),
             (["run", "none.yaml"], re.compile(r"error: no config 'none.yaml'; looked for none.yaml, configs/none.yaml.*\n")),
-            (["show", "abc"], "error: 'abc' is no folder of a run, and there are no results in 'results'\n"),
+            (["show", "abc"], "error: no folder 'abc', and there are no results in 'results'\n"),
             (["ls"], "error: no such folder: 'results'\n"),
             (["run", "grid.yaml"], "error: 'grid.yaml' plans a sweep of 4 runs; start it with: palimpsest sweep grid.yaml\n"
                                    "or one of them: palimpsest run grid.yaml --only NUMBER\n"),
@@ -126,7 +126,7 @@ class Usage(Cli):
             "<command line>:argument 1: error: unknown key 'stpes' in 'train'; did you mean 'steps'?",
             "<command line>:argument 2: error: mixers.delta.expand_k: 1 x model.width 8 is 8 features, which 3 heads do not divide"])
         for line, segment in zip(errors[2:], ("test.0", "test.1", "train.0")):
-            self.assertRegex(line, rf"^<command line>:argument 3: error: 'task\.{segment}': length 16 is too short for \d+ writes and 30 reads: ")
+            self.assertRegex(line, rf"^<command line>:argument 3: error: 'task\.{segment}': length 16 is too short for \d+ writes and 30 reads of 30 pairs: ")
         self.assertEqual(errors[5:], ["5 errors"])
 
     def test_a_config_may_be_a_pipe(self):
@@ -249,7 +249,7 @@ class Running(Cli):
         self.assertEqual(sum(slice["answers"]["correct"] for slice in shown["slices"] if slice["split"] == "test") / 160, shown["summary"]["test_accuracy"])
         out, _ = self.call("show", str(folder))
         self.assertIn("\nvalid     drawn from the test segments\n", out)
-        self.assertRegex(out, r"\noverwrites +answers +accuracy +stale +best policy\n +0 +\d+ ")
+        self.assertRegex(out, r"\noverwrites +answers +accuracy +stale +best policy +\(which\)\n +0 +\d+ ")
         _, err = self.call("show", "", code=2)
         self.assertRegex(err, r"error: '' may be any of 2 runs: ")
         _, err = self.call("show", "zzzz", code=2)
@@ -289,7 +289,7 @@ class Running(Cli):
 
     def test_a_live_line_on_a_terminal_alone(self):
         seen = self.on_terminal(results="a")
-        self.assertIn("[====================] 100%", seen)
+        self.assertIn("=] 100%", seen)
         self.assertIn("\x1b[K", seen)
         for quiet in ({"TERM": "dumb"}, {"CI": "1"}):
             self.assertNotIn("\x1b", self.on_terminal(results="b" + next(iter(quiet)), **quiet))
@@ -321,7 +321,8 @@ class Sweeping(Cli):
         _, err = self.call("compare", "grid", "--by", "model.mixr", code=2)
         self.assertIn("did you mean 'model.mixer'?", err)
         _, err = self.call("compare", "gird", code=2)
-        self.assertEqual(err, "error: no folder 'gird', and no sweep of that name in 'results'; did you mean 'grid'?\n")
+        self.assertEqual(err, "error: no folder 'gird', and no sweep or run of that name in 'results'; did you mean 'grid'?\n"
+                              "`palimpsest ls --results results` lists what is there\n")
 
     def test_one_run_of_a_sweep(self):
         _, err = self.call("run", "grid.yaml", "--only", "3", "--dry-run")

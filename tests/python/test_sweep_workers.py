@@ -238,14 +238,16 @@ class Workers(Sweeps):
                 np.testing.assert_allclose(file["train/loss"][:], other["train/loss"][:], rtol=1e-2, atol=1e-3)
 
     def test_a_run_that_takes_too_much_memory(self):
-        # In the step, and already for the model.
-        (self.folder / "grid.yaml").write_text(config(100, "{grid: {train.batch: [4, 300000000, 8], model.width: [8, 400000]}, exclude: [{train.batch: [300000000, 8], model.width: 400000}]}"))
-        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+        # What cannot be enough is refused before anything starts; the estimate is a lower bound, and what lies above it fails in its step.
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+        (self.folder / "grid.yaml").write_text(config(100, "{grid: {train.batch: [4, 300000000], model.width: [8, 400000]}}"))
+        _, err = self.sweep("never", code=2, preexec_fn=limit)
+        self.assertRegex(err, r"error: it takes at least [\d.]+ TiB of memory, and [\d.]+ GiB can be had here: .* for weights, gradients and moments ")
+        self.assertFalse((self.folder / "never").exists())
+        (self.folder / "grid.yaml").write_text(config(100, "{grid: {train.batch: [4, 1200000, 8]}}"))
         _, err = self.sweep("memory", code=3, preexec_fn=limit)
-        self.assertRegex(err, r"warning: the size of [0-9a-f]{8} is not known: .*can't allocate memory")
-        self.assertRegex(err, r"\[2/4\] failed: out of memory: ")
-        self.assertRegex(err, r"\[3/4\] error: out of memory: ")
-        self.assertRegex(err, r"2 of 4 runs failed:\n.*\n[0-9a-f]{8} batch=4-width=400000 +out of memory: .*\n[0-9a-f]{8} batch=300000000-width=8 +out of memory: ")
+        self.assertRegex(err, r"\[2/3\] error: out of memory: ")
+        self.assertRegex(err, r"1 of 3 runs failed:\n.*\n[0-9a-f]{8} batch=1200000 +out of memory: ")
         self.assertEqual(sorted(self.states("memory").values()), ["failed", "finished", "finished"])
 
     def test_results_that_cannot_be_written(self):

@@ -275,7 +275,7 @@ TEST_CASE("options that do not fit together are explained", "[task]") {
     CHECK(message("overwrite", "{reads_between: 5}") ==
           "reads_between 5 is more than the 4 changes of an example: each change has room for one read before it");
     CHECK(message("overwrite", "{pairs: 8, overwrites: 3}") ==
-          "length 64 is too short for 32 writes and 8 reads: 2 * (writes + reads) = 80 <= length is needed");
+          "length 64 is too short for 32 writes and 8 reads of 8 pairs: 2 * (writes + reads) = 80 <= length is needed");
     CHECK(message("overwrite", "{vocabulary: 16, pairs: 4, overwrites: 3}") ==
           "8 different values are too few for 16 writes with values_distinct, 16 are needed: raise vocabulary, values or value_tokens");
     CHECK(message("overwrite", "{values: 1, values_distinct: false}") ==
