@@ -202,8 +202,9 @@ std::int64_t Model::state_bytes(std::int64_t length) {
     return bytes;
 }
 
-std::int64_t count_parameters(const RunSpec& spec, const ModelShape& shape) {
-    return Model(spec, shape, {LaneInit{}}, at::kMeta).parameters().count();
+ParameterCount count_parameters(const RunSpec& spec, const ModelShape& shape) {
+    Model model(spec, shape, {LaneInit{}}, at::kMeta);
+    return {model.parameters().count(), model.parameters().fixed_count()};
 }
 
 std::int64_t measure_state(const RunSpec& spec, const ModelShape& shape) {

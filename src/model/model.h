@@ -45,9 +45,12 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
-// Parameters of one lane, without the memory and the time that it takes to build them. Throws Error(usage) where the model's options do
-// not fit together.
-std::int64_t count_parameters(const RunSpec& spec, const ModelShape& shape);
+// Of one lane: parameters that are trained, and those that are drawn and stay.
+struct ParameterCount {
+    std::int64_t trained = 0, fixed = 0;
+};
+// Without the memory and the time that it takes to build them. Throws Error(usage) where the model's options do not fit together.
+ParameterCount count_parameters(const RunSpec& spec, const ModelShape& shape);
 // What Model::state_bytes measures after the longest sequence, of a model that is built on the CPU and runs two tokens.
 std::int64_t measure_state(const RunSpec& spec, const ModelShape& shape);
 

@@ -97,8 +97,9 @@ private:
         try {
             size.steps = train::count_steps(segments.train, spec.train, spec.data).steps;
             if (!parameters.value) return;
-            size.parameters = *parameters.value;
-            const std::string problem = train::memory_problem(train::memory_needs(spec, segments, size.parameters, lanes_of(spec)), memory_);
+            size.parameters = parameters.value->trained;
+            const std::int64_t all = parameters.value->trained + parameters.value->fixed;
+            const std::string problem = train::memory_problem(train::memory_needs(spec, segments, all, lanes_of(spec)), memory_);
             note(problem);
             if (!problem.empty()) return;
             const auto& state = states_(key, [&] { return measure_state(spec, shape); });
@@ -119,7 +120,8 @@ private:
     std::map<std::string, std::int64_t> alike_;  // runs of each shape
     Memo<bool> runtime_;
     Memo<train::Segments> segments_;
-    Memo<std::int64_t> parameters_, states_;
+    Memo<ParameterCount> parameters_;
+    Memo<std::int64_t> states_;
     Memo<std::string> overlap_;
 };
 

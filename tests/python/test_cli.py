@@ -251,9 +251,9 @@ class Running(Cli):
         self.assertIn("\nvalid     drawn from the test segments\n", out)
         self.assertRegex(out, r"\noverwrites +answers +accuracy +stale +best policy +\(which\)\n +0 +\d+ ")
         _, err = self.call("show", "", code=2)
-        self.assertRegex(err, r"error: '' may be any of 2 runs: ")
+        self.assertIn("error: no folder '', and no sweep or run of that name in 'results'\n", err)
         _, err = self.call("show", "zzzz", code=2)
-        self.assertIn("error: no run 'zzzz' in 'results'", err)
+        self.assertIn("error: no folder 'zzzz', and no sweep or run of that name in 'results'\n", err)
 
     def test_a_run_that_fails(self):
         out, err = self.call("run", "tiny.yaml", "train.lr=1e30", "train.clip=0", code=1)

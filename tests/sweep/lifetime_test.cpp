@@ -33,7 +33,7 @@ data: {check_overlap: false}
 model: {width: 8, depth: 1, mixer: delta}
 mixers: {delta: {heads: 1}}
 train: {steps: 30, batch: 4, lr: 1e-3, eval_every: 10}
-run: {log_every: 4, checkpoint_every: 10, threads: 1, flush_seconds: 0}
+run: {log_every: 4, checkpoint_every: 10, threads: 1, flush_seconds: 0.001}
 )";
 
 Experiment experiment(const std::string& sweep) { return parse_experiment("lanes.yaml", config + "sweep: " + sweep + "\n", {}, registry_catalog(), {}); }

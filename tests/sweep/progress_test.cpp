@@ -72,7 +72,7 @@ TEST_CASE("the live line keeps the times left however narrow the terminal is") {
     CHECK(live_line({run}, "12:10", 107) ==
           "[2/8] delta-lr=0.001-seed=3 [=>                  ]   6% | loss 0.6931 | acc 0.512 | eta 0:36 | sweep 12:10");
     CHECK(live_line({run}, "12:10", 79) == "[2/8] delta-lr=0.001-seed=3   6% | acc 0.512 | eta 0:36 | sweep 12:10");
-    CHECK(live_line({run}, "12:10", 60) == "[2/8] delta-lr=0.001…   6% | acc 0.512 | eta 0:36 | sweep 12:10");
+    CHECK(live_line({run}, "12:10", 60) == "[2/8] delta-lr=0.…   6% | acc 0.512 | eta 0:36 | sweep 12:10");
     for (std::size_t width = 50; width <= 160; ++width) {
         const std::string line = live_line({run}, "12:10", width);
         CHECK(display_width(line) <= width);
