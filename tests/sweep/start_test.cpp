@@ -123,7 +123,7 @@ TEST_CASE("what is passed starts, whatever the mixer's options", "[start]") {
         hold_law(get_mixer(mixer).schema(), "mixers." + mixer, chosen, tally);
     }
     CHECK(tally.begun > 100);
-    CHECK(tally.refused > 0);
+    CHECK(tally.refused >= 3);  // most sizes that nothing could hold are refused with the config
 }
 
 TEST_CASE("what is passed starts, whatever the task's options", "[start]") {
