@@ -62,7 +62,7 @@ TEST_CASE("each seed has its own training examples, and every thread count the s
     RunSpec spec = small_run();
     const std::string few = "{length: 8, pairs: 1, vocabulary: 64}";  // 31 keys, 32 values
     spec.task.train = {segment("mqar", few, 100)};
-    spec.task.valid = {segment("mqar", other_length, 1)};
+    spec.task.valid = {segment("mqar", "{length: 5, pairs: 1, vocabulary: 64}", 1)};
     spec.task.test = {segment("mqar", few, 24)};
     spec.train.steps = 8;
     spec.train.batch = 8;
