@@ -58,6 +58,7 @@ void Effects::judge_key(const AnySchema& schema, const Option& option, const std
 void Effects::not_used(const std::string& path) {
     const Value* section = find_path(root_, path);
     if (!section) return;
+    run_.unused.insert(path);
     for (const Value::Entry& entry : section->entries) run_.unused.insert(path + "." + entry.key);
 }
 

@@ -41,6 +41,20 @@ const Value* find_origin(const RunSpec& run, const Value& tree, const std::strin
     return nullptr;
 }
 
+// Where `path` was written, or the next section around it that was; "" where nothing was.
+std::string where_written(const Value& tree, const std::string& path) {
+    const std::size_t dot = path.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : path.substr(0, dot), key = path.substr(dot + 1);  // npos + 1 is 0
+    const Value* section = parent.empty() ? &tree : find_path(tree, parent);
+    const Value* value = section ? find_path(*section, key) : nullptr;
+    if (value && value->kind == Value::Kind::map)  // its key stands above it
+        for (const Value::Entry& entry : section->entries)
+            if (entry.key == key && entry.source.text) return entry.source.where();
+    if (value && value->source.text) return value->source.where();
+    if (!parent.empty()) return where_written(tree, parent);
+    return tree.source.text ? tree.source.where() : "";
+}
+
 // Each line of the resolved config with the place that its value came from.
 std::string explain(const RunSpec& run, const Value& tree) {
     return emit_yaml(run.resolved, [&](const std::string& path) -> std::string {
@@ -69,6 +83,12 @@ std::size_t choose(const std::vector<PlannedRun>& runs, const std::string& only)
 }
 
 }  // namespace
+
+std::string at_its_place(const RunSpec& run, const std::string& key, const std::string& message) {
+    const std::string first = message.substr(0, message.find(": "));
+    const std::string where = run.written ? where_written(*run.written, find_path(run.resolved, first) ? first : key) : "";
+    return where.empty() ? message : fmt::format("{}: error: {}", where, message);
+}
 
 Experiment parse_experiment(const std::string& name, const std::string& text, const std::vector<std::string>& overrides,
                             const Catalog& catalog, const std::vector<std::string>& config_dirs, const std::string& only) {

@@ -143,6 +143,7 @@ struct RunSpec {
     RuntimeSpec run;
 
     Value resolved;                      // the whole run, every key that counts, without sweep
+    std::shared_ptr<const Value> written;  // the config with its places, as it stands for this run; null where no config was read
     std::string id;                      // 12 hex digits: hash of (schema version, identity keys that differ from their defaults)
     std::set<std::string> unused;        // keys that were written, but do not count in this run
     std::vector<std::string> cautions;   // what a person should know of the values that were chosen
@@ -150,6 +151,10 @@ struct RunSpec {
     // Of layer `index`; nullptr: the mixer's defaults.
     std::shared_ptr<const void> options_of(std::size_t index) const;
 };
+
+// "configs/mqar.yaml:14:3: error: " and the message, which is about the key it begins with ("run.threads: 100000 on a machine of …"), else
+// about `key`; the place is that of the next section around it where the key was not written. The message alone where no config was read.
+std::string at_its_place(const RunSpec& run, const std::string& key, const std::string& message);
 
 // The names and schemas that live in floors above: the task and mixer registries hand them in.
 struct Catalog {

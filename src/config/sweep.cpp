@@ -117,6 +117,7 @@ public:
         std::size_t point = 0;
         for (; point < (too_large ? 1 : all) && errors_.size() < most_errors; ++point) add_point(point, seeds);
         if (point == all) check_exclusions();
+        if (errors_.empty()) check_settings();
         tell(point * static_cast<std::size_t>(seeds));
         return std::move(point_of_run_);
     }
@@ -132,7 +133,8 @@ private:
         for (std::size_t a = 0; a < index.size(); ++a)
             for (const SweptKey& key : sweep_.axes[a].keys) settings_[setting++].source = key.values[index[a]].source;
         Diagnostics own;
-        const RunSpec run = build_run(tree, settings_, catalog_, own);
+        RunSpec run = build_run(tree, settings_, catalog_, own);
+        run.written = std::make_shared<const Value>(tree);
         if (!sweep_.exclude.empty()) collect_keys(run.resolved, "", keys_);
         if (run.seed > std::numeric_limits<std::int64_t>::max() - (sweep_.seeds - 1)) {
             errors_.error(sweep_.seeds_source, fmt::format("'sweep.seeds' counts up from seed {}, past the largest integer; lower 'seed'", run.seed));
@@ -148,6 +150,8 @@ private:
             }
             all_excluded = false;
             if (!own.empty() || !errors_.empty()) continue;
+            for (const Setting& s : settings_)
+                if (run.unused.count(s.path) == 0) effective_.insert(s.path);
             add_run(run, run.seed + i, std::move(resolved), index);
             point_of_run_.resize(experiment_.runs.size(), point);
         }
@@ -217,6 +221,15 @@ private:
             errors_.error(sweep_.exclude.front().source, "'sweep.exclude' leaves no run");
     }
 
+    // What was set for this call, or is swept, and counts in no run. Where a sweep varies what decides, no single point could know.
+    void check_settings() {
+        if (experiment_.runs.empty()) return;
+        for (const Setting& s : settings_)
+            if (effective_.count(s.path) == 0)
+                errors_.error(s.source, fmt::format("'{}' has no effect: no run {} looks at it; leave it out", s.path,
+                                                    experiment_.is_sweep ? "of this sweep" : "with this model"));
+    }
+
     void tell(std::size_t planned) {
         std::vector<std::string>& notes = experiment_.notes;
         if (!repeated_.empty())
@@ -237,6 +250,7 @@ private:
     const Catalog& catalog_;
     Experiment& experiment_;
     Diagnostics& errors_;
+    std::set<std::string> effective_;              // of the settings, those that count in some run
     std::set<std::string> keys_;                   // of all points' resolved configs, where something is excluded
     std::vector<std::size_t> excluded_by_;         // runs, by exclusion
     std::size_t excluded_ = 0, repeats_ = 0;

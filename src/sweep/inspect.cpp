@@ -63,22 +63,24 @@ public:
         const RunSpec& spec = run.spec;
         Inspected out;
         std::vector<std::string> problems;
-        const auto note = [&problems](const std::string& problem) {
-            if (!problem.empty()) problems.push_back(problem);
+        // What the config could not know is told at the key that can mend it, as every error of a config is.
+        const auto note = [&](const std::string& problem, const std::string& key) {
+            if (problem.empty()) return;
+            problems.push_back(at_its_place(spec, key, problem));
         };
         note(runtime_(key_of(spec, {"run"}), [&] {
             train::check_runtime(spec.run);
             return true;
-        }).problem);
+        }).problem, "run");
         const auto& segments = segments_(key_of(spec, {"task"}), [&] { return train::compile_segments(spec.task); });
-        note(segments.problem);
+        note(segments.problem, "task");
         if (segments.value) measure(spec, *segments.value, out.size, note);
 
         const bool starts = folder.empty() || starts_something(decide(RunFolder(folder)));
         const bool begun = !folder.empty() && !train::checkpoint_steps(RunFolder(folder).file("checkpoints")).empty();
         if (problems.empty() && starts && !begun) {
             const auto& overlap = overlap_(train::overlap_key(spec), [&] { return train::overlap_problem(spec, *segments.value, usable_threads()); });
-            note(overlap.value ? *overlap.value : overlap.problem);
+            note(overlap.value ? *overlap.value : overlap.problem, "task");
         }
         if (starts) out.problem = join(problems, "\n");
         return out;
@@ -92,21 +94,21 @@ private:
         const std::string key = key_of(spec, {"task", "model", "mixers", "run"});
         const ModelShape shape{segments.vocabulary, segments.longest};
         const auto& parameters = parameters_(key, [&] { return count_parameters(spec, shape); });
-        note(parameters.problem);
+        note(parameters.problem, "model");
         size.state_length = segments.longest;
         try {
             size.steps = train::count_steps(segments.train, spec.train, spec.data).steps;
             if (!parameters.value) return;
             size.parameters = parameters.value->trained;
             const std::int64_t all = parameters.value->trained + parameters.value->fixed;
-            const std::string problem = train::memory_problem(train::memory_needs(spec, segments, all, lanes_of(spec)), memory_);
-            note(problem);
-            if (!problem.empty()) return;
+            const train::MemoryProblem problem = train::memory_problem(train::memory_needs(spec, segments, all, lanes_of(spec)), memory_);
+            note(problem.text, problem.key);
+            if (!problem.text.empty()) return;
             const auto& state = states_(key, [&] { return measure_state(spec, shape); });
-            note(state.problem);
+            note(state.problem, "model");
             if (state.value) size.state_bytes = *state.value;
         } catch (const Error& error) {
-            note(error.what());
+            note(error.what(), "train");
         }
     }
 

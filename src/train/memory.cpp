@@ -45,25 +45,26 @@ std::vector<MemoryNeed> memory_needs(const RunSpec& spec, const Segments& segmen
         }
     }
     std::vector<MemoryNeed> needs = {
-        {static_cast<double>(count_steps(segments.train, spec.train, spec.data).table_bytes), "the order of batches (train.steps)"},
-        {questions, "the questions (examples of task.valid and task.test)"},
+        {static_cast<double>(count_steps(segments.train, spec.train, spec.data).table_bytes), "the order of batches (train.steps)", "train.steps"},
+        {questions, "the questions (examples of task.valid and task.test)", "task.test"},
     };
     if (on_gpu) return needs;
-    needs.push_back({all_lanes * static_cast<double>(parameters) * 4 * value_bytes, "weights, gradients and moments (model, mixers)"});
-    if (training >= evaluation) needs.push_back({all_lanes * training, "a training batch (train.batch, task.train, model)"});
-    else needs.push_back({all_lanes * evaluation, "an evaluation batch (train.eval_batch, task.test, model)"});
+    needs.push_back({all_lanes * static_cast<double>(parameters) * 4 * value_bytes, "weights, gradients and moments (model, mixers)", "model"});
+    if (training >= evaluation) needs.push_back({all_lanes * training, "a training batch (train.batch, task.train, model)", "train.batch"});
+    else needs.push_back({all_lanes * evaluation, "an evaluation batch (train.eval_batch, task.test, model)", spec.train.eval_batch > 0 ? "train.eval_batch" : "train.batch"});
     return needs;
 }
 
-std::string memory_problem(std::vector<MemoryNeed> needs, double there) {
+MemoryProblem memory_problem(std::vector<MemoryNeed> needs, double there) {
     double sum = 0;
     for (const MemoryNeed& need : needs) sum += need.bytes;
-    if (sum <= there) return "";
+    if (sum <= there) return {};
     std::sort(needs.begin(), needs.end(), [](const MemoryNeed& a, const MemoryNeed& b) { return a.bytes > b.bytes; });
     std::vector<std::string> parts;
     for (const MemoryNeed& need : needs)
         if (need.bytes >= 0.01 * sum) parts.push_back(fmt::format("{} for {}", bytes_text(need.bytes), need.what));
-    return fmt::format("it takes at least {} of memory, and {} can be had here: {}", bytes_text(sum), bytes_text(there), join(parts, ", "));
+    return {fmt::format("it takes at least {} of memory, and {} can be had here: {}", bytes_text(sum), bytes_text(there), join(parts, ", ")),
+            needs.front().key};
 }
 
 }  // namespace palimpsest::train

@@ -154,6 +154,19 @@ TEST_CASE("a mistake elsewhere is not blamed on a key that it would have let cou
           "dir/f.yaml:5:14: 'model.mlp' expects one of none, identity_with_norm, gelu, swiglu; got 'gleu'; did you mean 'gelu'?");
 }
 
+TEST_CASE("what is set for this call must count in some run", "[effect]") {
+    const std::string shared = small + "mixers: {delta: {heads: 2}}\n", both = small + "sweep: {grid: {model.mixer: [softmax, delta]}}\n";
+    CHECK(fake::parse(shared).runs.size() == 1);  // a file may share its options with other files
+    CHECK(error(small, {"mixers.delta.heads=2"}) ==
+          "<command line>:argument 1: 'mixers.delta.heads' has no effect: no run with this model looks at it; leave it out");
+    CHECK(error(small, {"mixers.delta={heads: 2}"}) ==
+          "<command line>:argument 1: 'mixers.delta' has no effect: no run with this model looks at it; leave it out");
+    CHECK(error(both, {"mixers.delta.heads=2"}).empty());
+    CHECK(error(both, {"mixers.conv={}"}) == "<command line>:argument 1: 'mixers.conv' has no effect: no run of this sweep looks at it; leave it out");
+    CHECK_THAT(error(small + "sweep: {grid: {model.layers: [[conv], [delta]]}}\n", {"model.mixer=delta"}), ContainsSubstring("'model.mixer' has no effect"));
+    CHECK_THAT(error(small + "sweep: {grid: {mixers.delta.heads: [1, 2]}}\n"), ContainsSubstring("'mixers.delta.heads' has no effect"));
+}
+
 TEST_CASE("a record holds no value of what the run does not use", "[effect]") {
     const RunSpec layered = fake::run(small + "model: {layers: [conv, delta]}\n"), uniform = fake::run(small);
     CHECK_FALSE(resolved(layered, "model.mixer"));

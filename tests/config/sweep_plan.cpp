@@ -217,7 +217,7 @@ TEST_CASE("an excluded point need not be right", "[sweep]") {
     // The default, 0.001, stands where -1 could not be read: the point of -1 is not what is excluded.
     CHECK(errors(grid + "[{train.lr: 1e-3}]}") == Lines{"dir/f.yaml:5:73: 'train.lr' must be above 0, got -1"});
     fake::parse("sweep:\n  grid:\n    task: [{name: recall, train: [{}], test: [{}]}, {name: update, train: [{}], test: [{}]}]\n"
-                "    mixers.delta.heads: [1, 2]\n  exclude: [{task.name: update}]\n");
+                "    mixers.softmax.heads: [1, 2]\n  exclude: [{task.name: update}]\n");
     Catalog catalog = fake::catalog();
     catalog.check_task = [](const std::string&, const void* options) {
         if (static_cast<const fake::Recall*>(options)->pairs > 16) fail(ExitCode::usage, "too many pairs");

@@ -49,17 +49,17 @@ class Start(unittest.TestCase):
     def test_all_verbs_refuse_the_same(self):
         self.assertEqual(self.call("check", "w.yaml").returncode, 0)
         if not pathlib.Path("/proc/driver/nvidia/version").exists():
-            self.assertRegex(self.refused("run.device=cuda"), r"^error: run.device: cuda, but (this build has no CUDA|no GPU was found); set run.device: cpu")
+            self.assertRegex(self.refused("run.device=cuda"), r"^<command line>:argument 1: error: run.device: cuda, but (this build has no CUDA|no GPU was found); set run.device: cpu")
         self.assertEqual(self.refused("task.vocabulary=4", "task.length=4", "task.pairs=1"),
-                         "error: 40 of the first 40 training examples of task 'mqar' are valid or test examples too. The task has too few "
+                         "w.yaml:1:1: error: 40 of the first 40 training examples of task 'mqar' are valid or test examples too. The task has too few "
                          "different examples to keep them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with "
                          "data.check_overlap: false")
 
     def test_sizes_are_asked_for_before_anything_starts(self):
         self.assertRegex(self.refused("run.threads=100000"),
-                         r"^error: run.threads: 100000 on a machine of \d+ cores?; at most \d+ are possible here \(0 takes all cores\)$")
+                         r"^<command line>:argument 1: error: run.threads: 100000 on a machine of \d+ cores?; at most \d+ are possible here \(0 takes all cores\)$")
         self.assertRegex(self.refused("train.batch=1000000000"),
-                         r"^error: it takes at least [\d.]+ TiB of memory, and … can be had here: [\d.]+ TiB for a training batch "
+                         r"^<command line>:argument 1: error: it takes at least [\d.]+ TiB of memory, and … can be had here: [\d.]+ TiB for a training batch "
                          r"\(train.batch, task.train, model\)$")
 
     def test_a_signal_ends_what_comes_before_the_first_step(self):

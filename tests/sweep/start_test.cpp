@@ -154,8 +154,16 @@ TEST_CASE("each kind of refusal, in its words", "[start]") {
         const TemporaryFolder folder;
         CHECK(started(*plan, folder.path) == problem);
         CHECK(list_folders(folder.path).empty());
-        return problem;
+        // Each line at its place, as every error of a config.
+        static const std::regex place("(^|\n)(small\\.yaml:[0-9]+:[0-9]+|<command line>:argument [0-9]+): error: ");
+        CHECK(std::distance(std::sregex_iterator(problem.begin(), problem.end(), place), std::sregex_iterator()) ==
+              std::count(problem.begin(), problem.end(), '\n') + 1);
+        return std::regex_replace(problem, place, "$1");
     };
+    CHECK_THAT(checked(*parsed({"train.lr=0.1", "run.threads=100000"})), StartsWith("<command line>:argument 2: error: run.threads: 100000 on "));
+    CHECK_THAT(checked(*parsed({"model.width=1000000", "model.depth=1000"})), StartsWith("small.yaml:4:1: error: it takes at least "));
+    CHECK_THAT(checked(*parsed({"train.batch=1000000000"})), StartsWith("<command line>:argument 1: error: it takes at least "));
+    CHECK_THAT(checked(*parsed(two_examples)), StartsWith("small.yaml:3:1: error: 40 of the first 40 training examples "));
     CHECK_THAT(said({"run.threads=100000"}), StartsWith("run.threads: 100000 on a machine of ") && EndsWith(" are possible here (0 takes all cores)"));
     CHECK(said({"run.backend=fused"}) == "run.backend: fused is not built yet; use auto, reference or chunk");
     CHECK(said(two_examples) ==
@@ -184,7 +192,7 @@ TEST_CASE("a run under way is not searched for overlaps again, and one in other 
     write_file_atomic(run + "/checkpoints/step-000000005.ckpt", "");
     CHECK(problem(*plan).empty());
     const std::optional<Experiment> broken = parsed({"run.backend=fused"});
-    CHECK_THAT(problem(*broken), StartsWith("run.backend: fused"));
+    CHECK_THAT(problem(*broken), StartsWith("<command line>:argument 1: error: run.backend: fused"));
     RunFolder other(run);
     other.lock();
     CHECK(problem(*broken).empty());
