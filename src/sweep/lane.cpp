@@ -7,9 +7,13 @@
 #include "sweep/machine.h"
 #include "train/checkpoint.h"
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <new>
 #include <unistd.h>
 
 namespace palimpsest {
@@ -22,13 +26,16 @@ using namespace std::chrono_literals;
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // <results>/latest -> the run that started last. Convenience only: a file system without links is no reason to stop.
-void point_latest_to(const std::string& folder) {
+void point_latest_to(const std::string& folder, const std::string& experiment) {
     std::error_code error;
-    const fs::path run = fs::path(folder).lexically_normal(), sweep = run.parent_path(), results = sweep.parent_path();
-    if (run.filename().empty() || sweep.filename().empty()) return;
+    const fs::path run = fs::path(folder).lexically_normal(), name = fs::path(experiment).lexically_normal();
+    fs::path results = run.parent_path();
+    for (auto part = name.end(); part != name.begin(); results = results.parent_path())  // a name may have several parts: study/recall
+        if (results.filename() != *--part) return;  // moved elsewhere
+    if (results.empty()) results = ".";
     const fs::path temporary = results / fmt::format("latest.tmp-{}", ::getpid());
     fs::remove(temporary, error);
-    fs::create_directory_symlink(sweep.filename() / run.filename(), temporary, error);
+    fs::create_directory_symlink(name / run.filename(), temporary, error);
     if (!error) fs::rename(temporary, results / "latest", error);
     if (error) fs::remove(temporary, error);
 }
@@ -50,13 +57,14 @@ std::string other_program(const RunRecord& record, const Attributes& now) {
     return join(words, ", ");
 }
 
-// Set aside under another name, where an older one of that name gives way.
-void set_aside(const std::string& path, const std::string& ending) {
+// Set aside under another name, where an older one of that name gives way. False where there is nothing.
+bool set_aside(const std::string& path, const std::string& ending) {
     std::error_code error;
-    if (!fs::exists(path, error)) return;
+    if (!fs::exists(path, error)) return false;
     fs::remove_all(path + ending, error);
     fs::rename(path, path + ending, error);
     if (error) fail(ExitCode::run_failed, "cannot rename '{}' to '{}{}': {}", path, path, ending, error.message());
+    return true;
 }
 
 const char* word(StopReason reason) {
@@ -91,6 +99,27 @@ bool is_complete(const std::string& file) {
 }
 
 }  // namespace
+
+RunFailure failure_of(const std::exception& error) {
+    const std::string text = error.what();
+    // The CPU's allocator throws what any other check of LibTorch throws.
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                        text.find("DefaultCPUAllocator") != std::string::npos;
+    // LibTorch puts a stack trace under its messages, of either form.
+    const std::string first_lines = text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #0: ")));
+    return memory ? RunFailure{"oom", "out of memory: " + first_lines, -1} : RunFailure{"error", first_lines, -1};
+}
+
+RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step) {
+    RunFailure failure;
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+        failure = failure_of(error);
+    }
+    failure.step = step > 0 ? step : -1;
+    return failure;
+}
 
 void read_finished(RunOutcome& outcome) {
     outcome.state = RunState::finished;
@@ -151,18 +180,19 @@ bool RunLane::lock() {
     }
     log_.emplace(folder_.file("run.log"));
     if (const std::optional<RunFailure> before = folder_.failure(); before && before->reason == word(StopReason::non_finite))
-        log_warning("{}this run has failed before: {}. It goes on from its last checkpoint before that step; with the same program, device and "
-                    "threads its numbers are the same, and it fails again. Another train.lr, train.clip or train.non_finite is another run, "
-                    "with a folder of its own",
-                    prefix_, before->message);
+        log_warning("{}this run has failed before: {}. It goes on from {}; with the same program, device and threads its numbers are the same, "
+                    "and it fails again. Another train.lr, train.clip or train.non_finite is another run, with a folder of its own",
+                    prefix_, before->message, step() > 0 ? "its last checkpoint before that step" : "its beginning");
     folder_.clear_end();
     // Rows that are gone cannot be made from a checkpoint: the run is made again, and what is left of it stays for whoever wants to look.
     if (const std::string lost = folder_.lost_record(); !lost.empty()) {
-        set_aside(folder_.file("run.h5"), ".damaged");
-        set_aside(folder_.file("checkpoints"), ".unused");
-        log_warning("{}{}; the run trains from the beginning (what was left is kept as run.h5.damaged and checkpoints.unused)", prefix_, lost);
+        std::vector<std::string> kept;
+        if (set_aside(folder_.file("run.h5"), ".damaged")) kept.push_back("run.h5.damaged");
+        if (set_aside(folder_.file("checkpoints"), ".unused")) kept.push_back("checkpoints.unused");
+        const std::string left = kept.empty() ? "" : fmt::format(" (what was left is kept as {})", join(kept, " and "));
+        log_warning("{}{}; the run trains from the beginning{}", prefix_, lost, left);
     }
-    point_latest_to(folder_.path());
+    point_latest_to(folder_.path(), run_.spec.name);
     return true;
 }
 
@@ -180,7 +210,9 @@ void RunLane::skip(const Decision& decision) {
 
 Lane RunLane::trainer_lane() { return {lane_values(run_.spec), this, folder_.file("checkpoints"), run_.spec.id}; }
 
-double RunLane::seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+double RunLane::seconds() const {
+    return std::max(0.0, std::chrono::duration<double>(ended_.value_or(Clock::now()) - began_).count());
+}
 
 void RunLane::open(Trainer& trainer, std::int64_t from) {
     const std::lock_guard lock(mutex_);
@@ -256,6 +288,13 @@ void RunLane::checkpoint_written(const std::string& path, std::int64_t step) { l
 
 void RunLane::warning(const std::string& message) { log_warning("{}{}", prefix_, message); }
 
+void RunLane::ended(const LaneResult& result) {
+    if (result.failure) return fail(failure_of(result.failure, result.step));
+    const std::lock_guard lock(mutex_);
+    ended_ = Clock::now();
+    if (result.reason == StopReason::non_finite && phase_ == Phase::locked) end_failed({word(result.reason), result.message, result.step});
+}
+
 void RunLane::end(const LaneResult& result, const StopRequest& request) {
     const std::lock_guard lock(mutex_);
     if (phase_ != Phase::locked) return;
@@ -269,7 +308,7 @@ void RunLane::end(const LaneResult& result, const StopRequest& request) {
                 outcome_.message = fmt::format("interrupted at step {}", result.step);
                 break;
             case StopReason::non_finite:
-            case StopReason::failed: end_failed({word(result.reason), result.message, result.step}); return;
+            case StopReason::failed: return;  // it was told when it happened
             case StopReason::finished:
             case StopReason::early_stop: end_finished(result);
         }
@@ -287,7 +326,7 @@ void RunLane::end_finished(const LaneResult& result) {
         const std::string path = train::checkpoint_path(checkpoints, step);
         writer().artifact(fs::path(path).lexically_relative(folder_.path()).string(), static_cast<std::int64_t>(fs::file_size(path)), sha256_file(path));
     }
-    writer().end_start(result.step, word(result.reason), seconds());
+    writer().end_start(std::max(from_, result.step), word(result.reason), seconds());
     const EvalSpec& eval = run_.spec.eval;
     Attributes attributes = {{"selected_by", std::string(eval.select_by == SelectBy::valid ? "valid_accuracy" : "test_accuracy")},
                              {"accuracy_mean", std::string(eval.mean == AccuracyMean::answers ? "answers" : "examples")},
@@ -297,7 +336,11 @@ void RunLane::end_finished(const LaneResult& result) {
     attributes.emplace_back("lanes", static_cast<std::int64_t>(pack_.lanes));
     LaneResult recorded = result;
     recorded.seconds = writer().seconds();
-    if (result.step == from_) recorded.tokens_per_second = not_a_number;  // killed after its last step: this start made none
+    if (result.step <= from_) recorded.tokens_per_second = not_a_number;  // this start made none of its steps
+    if (result.reason == StopReason::early_stop)
+        log_info("{}stopped early at step {}: the {} accuracy {:.4f} exceeds train.early_stop {}", prefix_, result.step,
+                 eval.select_by == SelectBy::valid ? "valid" : "test",
+                 eval.select_by == SelectBy::valid ? result.last.valid_accuracy : result.last.test_accuracy, run_.spec.train.early_stop);
     writer().finish("finished", summary_values(recorded, pack_.slices, pack_.policy_answers, eval.mean), attributes);
     folder_.write_done();
     outcome_.state = RunState::finished;
@@ -362,6 +405,8 @@ void RunLane::leave() {
     phase_ = Phase::ended;
     writer_.reset();  // while the folder still is ours: it publishes what it may
     folder_.unlock();
+    reporter_.reset();
+    log_.reset();  // what other lanes say from now on is not of this run
 }
 
 void RunLane::heartbeat() {

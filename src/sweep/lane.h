@@ -10,11 +10,16 @@
 #include "train/trainer.h"
 
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
 
 namespace palimpsest {
+
+// What FAILED.json says of what was thrown, in the first lines of its message.
+RunFailure failure_of(const std::exception& error);
+RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step);
 
 // Listens to the trainer for its run. What goes wrong with one lane's folder is thrown at the trainer, which ends that lane alone.
 class RunLane final : public RunSink {
@@ -49,6 +54,8 @@ public:
     void checkpoint_begins(std::int64_t step) override;
     void checkpoint_written(const std::string& path, std::int64_t step) override;
     void warning(const std::string& message) override;
+    // A lane that failed gives its folder back at once, while the others go on.
+    void ended(const LaneResult& result) override;
 
 private:
     enum class Phase { before, locked, ended };
@@ -59,7 +66,7 @@ private:
     void end_failed(const RunFailure& failure);
     void end_lost(const std::string& message);
     void leave();
-    double seconds() const;  // of this start
+    double seconds() const;  // of this start, up to the lane's end
 
     const PlannedRun& run_;
     const PackFacts& pack_;
@@ -73,6 +80,7 @@ private:
     Phase phase_ = Phase::before;
     std::optional<RunWriter> writer_;
     std::chrono::steady_clock::time_point began_;
+    std::optional<std::chrono::steady_clock::time_point> ended_;  // its last step, where other lanes went on
     std::int64_t from_ = 0, last_step_ = 0;
 };
 

@@ -11,28 +11,15 @@
 #include "sweep/machine.h"
 #include "sweep/pack.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <exception>
 #include <map>
 #include <memory>
-#include <new>
 
 namespace palimpsest {
 namespace {
 
 using Lanes = std::vector<RunLane*>;
-
-RunFailure failure_of(const std::exception& error) {
-    const std::string text = error.what();
-    // The CPU's allocator throws what any other check of LibTorch throws.
-    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-                        text.find("DefaultCPUAllocator") != std::string::npos;
-    // LibTorch puts a stack trace under its messages, of either form.
-    const std::string first_lines = text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #0: ")));
-    return memory ? RunFailure{"oom", "out of memory: " + first_lines, -1} : RunFailure{"error", first_lines, -1};
-}
 
 std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
     std::vector<Lane> of_trainer;
@@ -44,17 +31,6 @@ std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
     } catch (const std::exception& error) {
         throw Error(ExitCode::run_failed, failure_of(error).message);  // no memory for so large a model
     }
-}
-
-RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step) {
-    RunFailure failure;
-    try {
-        std::rethrow_exception(thrown);
-    } catch (const std::exception& error) {
-        failure = failure_of(error);
-    }
-    failure.step = step > 0 ? step : -1;
-    return failure;
 }
 
 // Trains locked lanes of one step and writes down how each ended. `trainer`: built for just these lanes, or none.

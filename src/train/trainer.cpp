@@ -179,7 +179,7 @@ std::vector<LaneResult> Trainer::Impl::run(const std::atomic<bool>& stop) {
         result.state_bytes = state_bytes;
         result.state_length = segments.longest;
         result.seconds = seconds;
-        result.tokens_per_second = pace.tokens_per_second();
+        result.tokens_per_second = lane.ended ? lane.tokens_per_second : pace.tokens_per_second();
         results.push_back(std::move(result));
     }
     return results;

@@ -63,6 +63,9 @@ public:
     virtual void checkpoint_begins(std::int64_t /*step*/) {}
     virtual void checkpoint_written(const std::string& /*path*/, std::int64_t /*step*/) {}
     virtual void warning(const std::string& /*message*/) {}
+    // Before the other lanes have come to their end: its lane takes part no more, and the listener hears nothing of it again. Of `result`
+    // reason, message, failure and step are known; the rest comes with the result of Trainer::run. Must not throw.
+    virtual void ended(const struct LaneResult& /*result*/) {}
 };
 
 enum class StopReason { finished, early_stop, interrupted, non_finite, failed };
@@ -77,7 +80,7 @@ struct LaneResult {
     std::int64_t parameters = 0, fixed_parameters = 0;  // trained; and drawn once for all
     std::int64_t state_bytes = 0, state_length = 0;
     double seconds = 0;            // wall time of this start, everything included
-    double tokens_per_second = 0;  // of this lane, over the time spent in training steps of this start
+    double tokens_per_second = 0;  // of this lane, over the time spent in training steps of this start, up to its own end
 };
 
 struct Lane {

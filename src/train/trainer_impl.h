@@ -58,6 +58,7 @@ struct Trainer::Impl {
         std::exception_ptr failure;
         std::int64_t step = 0;
         EvalResult last, best;  // step 0: none yet
+        double tokens_per_second = 0;  // when it ended
     };
 
     Impl(const RunSpec& run_spec, std::vector<Lane> run_lanes);

@@ -66,17 +66,17 @@ std::string Trainer::Impl::name_cause(std::int64_t at_step, std::size_t lane, st
     const auto r = static_cast<std::int64_t>(lane);
     for (std::size_t p = 0; p < table.size(); ++p) {
         if (!model.parameters().leaf(p).select(0, r).isfinite().all().item<bool>())
-            return where + fmt::format("the loss is not finite; parameter '{}' is not", table[p].name);
+            return where + fmt::format("the loss is not finite, since parameter '{}' is not", table[p].name);
     }
     const train::Batch batch = data.batch(at_step - 1);
     const StepContext again = context(step - 1, true);
     again.step.select(0, r).fill_(at_step - 1);
     const at::Tensor hidden = model.hidden(batch.tokens, nullptr, again);
     const auto finite = [&](const at::Tensor& x) { return x.select(0, r).isfinite().all().item<bool>(); };
-    if (!finite(hidden)) return where + "the loss is not finite; the hidden states are not, all parameters are";
+    if (!finite(hidden)) return where + "the loss is not finite: the parameters are, the hidden states that the layers make of them are not";
     if (!finite(model.logits_at(hidden, batch.positions)))
-        return where + "the loss is not finite; the logits are not, the hidden states are";
-    return where + "the loss is not finite; all logits are";
+        return where + "the loss is not finite: the hidden states are, the logits are not";
+    return where + "the loss is not finite, though all logits are";
 }
 
 void Trainer::Impl::end_lane(std::size_t lane, StopReason reason, std::int64_t at_step, std::string message) {
@@ -102,8 +102,16 @@ void Trainer::Impl::freeze(std::size_t lane, StopReason reason, std::int64_t at_
     states[lane].reason = reason;
     states[lane].message = std::move(message);
     states[lane].step = at_step;
+    states[lane].tokens_per_second = pace.tokens_per_second();
     window.close(lane);
     optimizer.live().select(0, static_cast<std::int64_t>(lane)).fill_(false);
+    if (!lanes[lane].sink) return;
+    LaneResult result;
+    result.reason = reason;
+    result.message = states[lane].message;
+    result.failure = states[lane].failure;
+    result.step = at_step;
+    lanes[lane].sink->ended(result);
 }
 
 void Trainer::Impl::write_row(std::size_t lane) {

@@ -179,6 +179,9 @@ TEST_CASE("a lock that is lost costs its own lane alone, and nothing more is wri
     CHECK(outcomes[1].message == "'" + trial.folders[1] + "': the lock was taken over by pid 1 on host elsewhere; this process stops");
     CHECK(read_file(trial.file(1, "LOCK")) == taken_over());
     CHECK(read_file(trial.file(1, "run.h5")) == then);
+    // Nor its log, once it was noticed at the checkpoint of step 10; the other lane speaks on.
+    CHECK(read_file(trial.file(1, "run.log")).find("step 20:") == std::string::npos);
+    CHECK_THAT(read_file(trial.file(0, "run.log")), ContainsSubstring("step 20:"));
     CHECK(train::checkpoint_steps(trial.file(1, "checkpoints")).empty());
     for (const char* name : {"DONE", "FAILED.json"}) CHECK_FALSE(file_exists(trial.file(1, name)));
     alone.train({0, 1});

@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <functional>
 #include <limits>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,8 +36,9 @@ Experiment experiment(const std::string& sweep) { return parse_experiment("lanes
 using Packs = std::vector<std::vector<std::size_t>>;
 
 std::vector<RunOutcome> train_pack(const Experiment& plan, const std::string& results, const std::vector<std::size_t>& runs,
-                              const StopRequest& request = StopRequest()) {
+                                   const StopRequest& request = StopRequest(), std::function<void(const Progress&)> on_progress = {}) {
     ExecuteOptions options;
+    options.on_progress = std::move(on_progress);
     options.results = results;
     options.workers = 3;
     std::vector<PackedRun> pack;
@@ -126,7 +128,14 @@ TEST_CASE("a lane of a sweep is its run alone") {
 TEST_CASE("a lane that diverges harms no other") {
     const Experiment plan = experiment("{grid: {train.init_scale: [1, 1e20]}, seeds: 2}");
     const TemporaryFolder folder;
-    const std::vector<RunOutcome> lanes = train_pack(plan, folder.path, {0, 1, 2, 3});
+    const std::vector<std::string> folders = planned_folders(folder.path, plan);
+    std::vector<RunState> on_the_way;  // it is told as soon as it is known, and not when the others have come to their end
+    const std::vector<RunOutcome> lanes = train_pack(plan, folder.path, {0, 1, 2, 3}, StopRequest(), [&](const Progress& progress) {
+        if (progress.step == 8 && on_the_way.empty())
+            for (const std::string& lane : folders) on_the_way.push_back(RunFolder(lane).state());
+    });
+    CHECK((on_the_way == std::vector<RunState>{RunState::running, RunState::running, RunState::failed, RunState::failed}));
+    CHECK(read_file(folders[2] + "/run.log").find("step 10:") == std::string::npos);  // of the others
     CHECK(lanes[0].state == RunState::finished);
     CHECK(lanes[1].state == RunState::finished);
     for (const std::size_t i : {2u, 3u}) {

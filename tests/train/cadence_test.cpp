@@ -137,7 +137,7 @@ TEST_CASE("a step that is not finite is seen whatever the cadence", "[train][cad
     spec.train.lr = 1e30;
     spec.train.schedule = Schedule::constant;
     spec.run.log_every = 4;
-    const std::string message = "step 2, lane 0: the loss is not finite; the hidden states are not, all parameters are";
+    const std::string message = "step 2, lane 0: the loss is not finite: the parameters are, the hidden states that the layers make of them are not";
     const TemporaryFolder folder;
     Recorder told;
     Lane lane = lane_of(spec);

@@ -47,6 +47,8 @@ struct Failing : Recorder {
         reach("warning");
         Recorder::warning(message);
     }
+    std::vector<LaneResult> ends;
+    void ended(const LaneResult& result) override { ends.push_back(result); }
 };
 
 struct Pack {
@@ -160,6 +162,10 @@ TEST_CASE("all lanes failed is the end of the pack", "[train][pack]") {
         CHECK(result.reason == StopReason::failed);
         CHECK(result.step == 5);
     }
+    for (const Failing& told : pack.told) {
+        REQUIRE(told.ends.size() == 1);
+        CHECK(told.ends[0].failure);
+    }
 }
 
 TEST_CASE("a warning that cannot be told ends its lane and no other", "[train][pack]") {
@@ -181,7 +187,11 @@ TEST_CASE("a lane that goes non-finite moves nothing of the others, random featu
     pack.results = Trainer(spec, pack.lanes(1e30)).run(never_stop);
     check_others(pack, calm, 12);
     CHECK(pack.results[1].reason == StopReason::non_finite);
-    CHECK(pack.results[1].message == "step 2, lane 1: the loss is not finite; the hidden states are not, all parameters are");
+    REQUIRE(pack.told[1].ends.size() == 1);
+    CHECK(pack.told[1].ends[0].message == pack.results[1].message);
+    CHECK(pack.told[1].ends[0].step == 2);
+    for (const std::size_t r : {0u, 2u}) CHECK(pack.told[r].ends.empty());
+    CHECK(pack.results[1].message == "step 2, lane 1: the loss is not finite: the parameters are, the hidden states that the layers make of them are not");
     CHECK(train::checkpoint_steps(pack.lane_folder(1)).empty());
 }
 

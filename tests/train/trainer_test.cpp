@@ -306,7 +306,7 @@ TEST_CASE("stop: the lane keeps its last finite parameters and the tensor is nam
     spec.train.schedule = Schedule::constant;
     const Outcome out = train_pack(spec, {with(1, 1e30)});
     CHECK(out.results[0].reason == StopReason::non_finite);
-    CHECK(out.results[0].message == "step 2, lane 0: the loss is not finite; the hidden states are not, all parameters are");
+    CHECK(out.results[0].message == "step 2, lane 0: the loss is not finite: the parameters are, the hidden states that the layers make of them are not");
     CHECK(out.results[0].step == 2);
     REQUIRE(out.recorders[0].row_steps == std::vector<std::int64_t>{2});
     CHECK(std::isfinite(out.recorders[0].rows[0][0]));  // of step 1, the only update
