@@ -226,7 +226,7 @@ RunWriter RunWriter::reopen(const std::string& folder, const RunHeader& header, 
             const RunStart& start = record.starts[row];
             if (!start.reason.empty()) continue;
             const bool measured_it = !measured.empty() && measured.back() > start.from_step && seconds.size() == measured.size();
-            write_cell(starts, "to_step", row, record.step.empty() ? start.from_step : record.step.back());
+            write_cell(starts, "to_step", row, record.step.empty() ? start.from_step : std::max(start.from_step, record.step.back()));
             write_cell(starts, "reason", row, std::string("lost"));
             write_cell(starts, "seconds", row, measured_it ? seconds.back() : 0.0);
         }
@@ -256,6 +256,7 @@ void RunWriter::eval_row(std::int64_t step, std::span<const std::int64_t> answer
 
 void RunWriter::policy_answers(std::span<const std::int64_t> answers) {
     Impl& w = *impl_;
+    if (w.policies == 0) return;  // a file of an older version, which began without them
     PALIMPSEST_ASSERT(answers.size() == w.policies * w.slices * w.classes, "{} answers, {} policies, {} slices, {} classes",
                       answers.size(), w.policies, w.slices, w.classes);
     if (answers.empty()) return;

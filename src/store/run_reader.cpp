@@ -71,18 +71,17 @@ void read_eval(hid_t root, RunRecord& record, bool with_answers) {
     for (std::size_t i = 0; i < labels.size(); ++i) record.slices[i].label = std::move(labels[i]);
 
     record.answer_classes = texts("answer_class");
-    const bool with_policies = hdf5::exists(group, "policy");
-    if (with_policies) record.policy_names = texts("policy");
+    if (hdf5::exists(group, "policy")) {
+        const std::vector<std::int64_t> scored = integers("policy_answers");
+        if (std::any_of(scored.begin(), scored.end(), [](std::int64_t count) { return count >= 0; })) record.policy_names = texts("policy");
+        if (with_answers && !record.policy_names.empty()) record.policy_answers = scored;
+    }
     if (!with_answers) return;
     record.answers = integers("answers");
     trust(record.answers, record.eval_step.size() * record.slices.size() * record.answer_classes.size(), "answers");
     record.loss_sum = hdf5::read_doubles(hdf5::open_dataset(group, "loss_sum"));
     trust(record.loss_sum, record.eval_step.size() * record.slices.size(), "loss_sum");
-    if (!with_policies) return;
-    record.policy_answers = integers("policy_answers");
     trust(record.policy_answers, record.policy_names.size() * record.slices.size() * record.answer_classes.size(), "policy_answers");
-    const auto& scored = record.policy_answers;
-    if (std::all_of(scored.begin(), scored.end(), [](std::int64_t count) { return count < 0; })) record.policy_answers.clear();
 }
 
 void read_results(hid_t root, RunRecord& record) {

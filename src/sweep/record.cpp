@@ -54,9 +54,8 @@ RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer
     for (const TrainMetric& metric : train_metrics) header.train_metrics.push_back({metric.name, metric.units, metric.words});
     header.slices = trainer.slices();
     for (int c = 0; c < answer_classes; ++c) header.answer_classes.push_back(to_string(static_cast<Answer>(c)));
-    if (spec.eval.policies) {
-        for (const Policy policy : get_task(spec.task.name).facts().shallow) header.policies.push_back(to_string(policy));
-    }
+    // Also where they are not scored: eval.policies is no part of the run's identity, and who resumes the run may score them.
+    for (const Policy policy : get_task(spec.task.name).facts().shallow) header.policies.push_back(to_string(policy));
     return header;
 }
 

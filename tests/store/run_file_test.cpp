@@ -185,7 +185,7 @@ TEST_CASE("a run that had ended in failure can be resumed, and ends anew") {
     check_rows(r, 1, 60);
     CHECK(r.status == "finished");
     CHECK(r.summary.at("test_accuracy") == 0.9);
-    CHECK(r.policy_names.size() == 2);
+    CHECK(r.policy_names.empty());  // none was scored
 }
 
 TEST_CASE("steps increase, and rows fit the columns") {
@@ -342,8 +342,8 @@ TEST_CASE("every start tells what made it, and its time adds to the run's") {
     }
     {
         RunWriter writer = RunWriter::reopen(folder.path(), h, 25, 1e9);
-        writer.begin_start({.host = "c", .device = "cuda", .from_step = 25, .provenance = of_start("0000", 4), .git_diff = "-more\n"});
-        writer.flush();  // killed before any row
+        writer.begin_start({.host = "c", .device = "cuda", .from_step = 27, .provenance = of_start("0000", 4), .git_diff = "-more\n"});
+        writer.flush();  // killed before any row; its first step lies behind the last one, as where a run was stopped between two rows
     }
     RunWriter writer = RunWriter::reopen(folder.path(), h, 25, 1e9);
     writer.begin_start({.host = "d", .device = "cuda", .from_step = 25, .provenance = of_start("1111", 8), .git_diff = ""});
@@ -367,8 +367,8 @@ TEST_CASE("every start tells what made it, and its time adds to the run's") {
     CHECK(column(&RunStart::host) == std::vector<std::string>{"a", "b", "c", "d"});
     CHECK(column(&RunStart::device) == std::vector<std::string>{"cpu", "cpu", "cuda", "cuda"});
     CHECK(column(&RunStart::reason) == std::vector<std::string>{"interrupted", "lost", "lost", "finished"});
-    CHECK(column(&RunStart::from_step) == std::vector<std::int64_t>{0, 20, 25, 25});
-    CHECK(column(&RunStart::to_step) == std::vector<std::int64_t>{20, 35, 25, 40});
+    CHECK(column(&RunStart::from_step) == std::vector<std::int64_t>{0, 20, 27, 25});
+    CHECK(column(&RunStart::to_step) == std::vector<std::int64_t>{20, 35, 27, 40});
     CHECK(column(&RunStart::seconds) == std::vector<double>{2.5, 3, 0, 4});
     CHECK(changes_by_start(folder.file("run.h5")) == std::vector<std::string>{"as before", "-more\n", ""});
 }
@@ -421,6 +421,34 @@ TEST_CASE("a file with other columns than ours is not gone on with, and says whi
     h.slices[2].label = "in other words";
     CHECK(sample::bytes_of(folder.file("run.h5")) == before);
     CHECK(refusal(h) == "no error");
+}
+
+// eval.policies is no part of a run's identity: who goes on with it may want them scored, or not.
+TEST_CASE("shallow policies may be scored from any start on, or no more") {
+    const std::vector<std::int64_t> scored(2 * 3 * 6, 7);
+    for (const bool first : {false, true}) {
+        const TemporaryFolder folder;
+        {
+            RunWriter writer = RunWriter::create(folder.path(), sample::header(), 1e9);
+            if (first) writer.policy_answers(scored);
+            sample::add_rows(writer, 1, 10);
+        }
+        CHECK(read_run(folder.file("run.h5")).policy_names.empty() != first);
+        CHECK(read_run(folder.file("run.h5")).policy_answers.empty() != first);
+        RunWriter writer = RunWriter::reopen(folder.path(), sample::header(), 10, 1e9);
+        if (!first) writer.policy_answers(scored);
+        writer.finish("finished", sample::summary(), {});
+        CHECK(read_run(folder.file("run.h5")).policy_answers == scored);
+    }
+    // A file of an older version that began without them.
+    const TemporaryFolder folder;
+    RunHeader without = sample::header();
+    without.policies.clear();
+    { RunWriter writer = RunWriter::create(folder.path(), without, 1e9); }
+    RunWriter writer = RunWriter::reopen(folder.path(), sample::header(), 0, 1e9);
+    writer.policy_answers(scored);
+    writer.finish("finished", sample::summary(), {});
+    CHECK(read_run(folder.file("run.h5")).policy_answers.empty());
 }
 
 TEST_CASE("nothing is published once it is forbidden") {
