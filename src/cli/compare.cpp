@@ -28,7 +28,7 @@ struct Arguments {
 
 std::string cell(double mean, double deviation, std::size_t count) {
     if (!std::isfinite(mean) || count < 2 || !std::isfinite(deviation)) return value_text(mean);
-    if (deviation == 0 && mean == std::round(mean) && std::abs(mean) >= 1000) return value_text(mean);  // a size, not a measurement
+    if (deviation == 0 && mean == std::round(mean) && std::abs(mean) > 1) return value_text(mean);  // a size, not a measurement
     // Both with the digits of the mean.
     return std::abs(mean) < 1000 ? fmt::format("{:.3f} ± {:.3f}", mean, deviation)
                                  : fmt::format("{:.0f} ± {:.0f}", mean, deviation);

@@ -59,6 +59,21 @@ std::pair<std::vector<SweepRun>, std::vector<std::string>> plan_of(const Place& 
     return {std::move(runs), {}};
 }
 
+// A sweep's folder may hold runs that its plan does not name: of an earlier config, or started alone.
+void tell_others(const Found& found, const std::vector<SweepRun>& planned) {
+    if (found.place.kind != Place::Kind::sweep) return;
+    std::set<fs::path> known;
+    for (const SweepRun& run : planned) known.insert(fs::path(run.folder).filename());
+    std::int64_t others = 0;
+    for (const std::string& folder : find_run_folders(found.place.folder)) {
+        const fs::path path(folder);
+        others += path.parent_path() == fs::path(found.place.folder) && known.count(path.filename()) == 0;
+    }
+    if (others > 0)
+        log_info("note: {} in '{}' {} not in its plan and left out; `palimpsest ls {}` lists all", plural(others, "run"), found.place.folder,
+                 others == 1 ? "is" : "are", shell_line({found.place.folder}));
+}
+
 // Where a run stands: the name of its sweep, or the folder above it, seen from the folder that was named.
 std::string sweep_of(const Found& found, const SweepRun& run, bool alone) {
     if (found.place.kind != Place::Kind::folder) return found.name;
@@ -84,6 +99,7 @@ Selection select_runs(const SelectArguments& arguments, RunParts parts) {
     std::int64_t again = 0;
     for (const Found& found : all) {
         auto [runs, swept] = plan_of(found.place);
+        tell_others(found, runs);
         for (const std::string& key : swept)
             if (std::find(selection.swept.begin(), selection.swept.end(), key) == selection.swept.end())
                 selection.swept.push_back(key);

@@ -101,6 +101,15 @@ bool same_results(const RunRecord& a, const RunRecord& b) {
     return true;
 }
 
+// What a person most likely meant by `name`: keys whose last part it is ("lr" for train.lr), else the one that is spelt like it.
+std::string meant(const std::string& name, const std::vector<std::string>& names) {
+    std::vector<std::string> found;
+    for (const std::string& known : names)
+        if (known.ends_with("." + name) || known.ends_with("_" + name)) found.push_back("'" + known + "'");
+    if (const std::optional<std::string> near = closest(name, names); near && found.empty()) found.push_back("'" + *near + "'");
+    return join(found, " or ");
+}
+
 }  // namespace
 
 std::optional<double> number_of(const std::string& text) {
@@ -169,10 +178,9 @@ std::vector<std::string> policy_names(const std::vector<CollectedRun>& runs) {
 void check_known(const std::string& what, const std::vector<std::string>& wanted, const std::vector<std::string>& names) {
     for (const std::string& name : wanted) {
         if (holds(names, name)) continue;
-        const std::optional<std::string> near = closest(name, names);
-        const std::string hint = near ? fmt::format("; did you mean '{}'?", *near) : "";
-        fail(ExitCode::usage, "no run has the {} '{}'{} There are: {}", what, name, near ? hint : ".",
-             names.empty() ? "none" : join(names, ", "));
+        const std::string near = meant(name, names);
+        if (!near.empty()) fail(ExitCode::usage, "no run has the {} '{}'; did you mean {}?", what, name, near);
+        fail(ExitCode::usage, "no run has the {} '{}'. There are: {}", what, name, names.empty() ? "none" : join(names, ", "));
     }
 }
 
@@ -280,7 +288,10 @@ std::map<std::string, std::string> valid_questions(const CollectedRun& run) {
     std::map<std::string, std::string> questions;
     if (run.record.config.empty()) return questions;
     auto segments = segments_of(run, "valid");
-    if (segments.empty()) segments = segments_of(run, "test");  // drawn a second time
+    const bool as_train = value_of(run, "task.valid") == "train";  // of their options, with a number of examples that is always the same
+    if (segments.empty()) segments = segments_of(run, as_train ? "train" : "test");
+    if (as_train)
+        for (auto& [number, segment] : segments) segment.erase("examples");
     for (const auto& [number, segment] : segments)
         for (const auto& [option, value] : segment) questions[fmt::format("task.{} of segment {}", option, number)] = value;
     for (const char* key : {"task.name", "data.seed", "eval.mean"}) questions[key] = value_of(run, key);

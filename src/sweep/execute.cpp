@@ -268,11 +268,12 @@ private:
 }  // namespace
 
 SweepResult execute_sweep(const Experiment& experiment, const ExecuteOptions& options, const StopRequest& request) {
-    // A point of the grid that cannot work is told now, not in the middle of the night.
-    static_cast<void>(inspect_runs(experiment.runs, {experiment.lanes, planned_folders(options.results, experiment)}));
-
     SweepResult result;
     result.plan = plan_sweep(experiment, options.results, options.command);
+    // A point of the grid that cannot work is told now, not in the middle of the night.
+    InspectOptions inspection{experiment.lanes, {}};
+    for (const SweepRun& run : result.plan.runs) inspection.folders.push_back(run.folder);
+    static_cast<void>(inspect_runs(experiment.runs, inspection));
     result.in_force = std::make_unique<PlanInForce>(sweep_folder(options.results, experiment.name), result.plan);
     for (const std::string& note : result.in_force->notes()) log_info("{}", note);
     result.outcomes = SweepExecution(experiment, result.plan, options, request).perform();

@@ -11,10 +11,9 @@
 namespace palimpsest {
 namespace {
 
-// The line of a message that says what was wrong: the first error of a report, else the last line.
-std::string cause_of(std::string message) {
-    message.erase(message.find_last_not_of(" \n") + 1);
-    const std::size_t error = message.find(": error: "), begin = message.rfind('\n', error);
+// The line of a message that says what was wrong: the first error of a report, else the first line.
+std::string cause_of(const std::string& message) {
+    const std::size_t error = message.find(": error: "), begin = error == std::string::npos ? error : message.rfind('\n', error);
     const std::size_t from = begin == std::string::npos ? 0 : begin + 1;
     return message.substr(from, message.find('\n', from) - from);
 }
@@ -27,8 +26,12 @@ bool any_stale(const std::vector<CollectedRun>& runs) {
     return std::any_of(runs.begin(), runs.end(), [](const CollectedRun& run) { return may_be_stale(run.record); });
 }
 
-std::vector<std::string> rows_of(std::vector<std::string> varied) {
+// What was swept but the seed, and whatever else differs between the runs of a row, such as options that a list of layers sets: a mean over
+// different models would be no mean over seeds.
+std::vector<std::string> rows_of(const std::vector<CollectedRun>& runs, std::vector<std::string> varied) {
     std::erase(varied, "seed");
+    const std::vector<std::string> others = averaged_keys(runs, varied, varied);
+    varied.insert(varied.end(), others.begin(), others.end());
     return varied;
 }
 
@@ -41,7 +44,7 @@ std::string mean_text(double mean, double deviation) {
 
 std::string result_table(const std::vector<CollectedRun>& runs, const std::vector<std::string>& varied, std::size_t width) {
     if (!any_result(runs)) return "";
-    const std::vector<std::string> by = rows_of(varied);
+    const std::vector<std::string> by = rows_of(runs, varied);
     const bool stale = any_stale(runs);
     std::vector<std::string> metrics = {"test_accuracy"}, header = by;
     if (stale) metrics.push_back("test_stale_rate");
@@ -64,7 +67,7 @@ std::string result_table(const std::vector<CollectedRun>& runs, const std::vecto
 std::string result_legend(const std::vector<CollectedRun>& runs, const std::vector<std::string>& varied) {
     if (!any_result(runs)) return "";
     std::string text = "accuracy: of all test questions";
-    const CompareTable results = compare(runs, rows_of(varied), {"test_accuracy"});
+    const CompareTable results = compare(runs, rows_of(runs, varied), {"test_accuracy"});
     const auto several = [](const CompareRow& row) { return std::isfinite(row.deviation[0]); };
     if (std::any_of(results.rows.begin(), results.rows.end(), several))
         text += "; ±: the sample deviation of a row's runs, beside their mean";

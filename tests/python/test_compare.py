@@ -227,8 +227,19 @@ class Compare(Base):
         self.assertIn("(--keys sweep,… tells them apart)\n", err)
         self.assertEqual(len(self.json("export", "here", "--keys", "sweep,seed", "--format", "json")), 16)
 
+    def test_runs_beside_the_plan_are_named(self):
+        folder = self.folder / "results/grid/0123456789ab-other"
+        folder.mkdir()
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / "DONE").touch()
+        for verb in ("compare", "export"):
+            _, err = self.call(verb, "grid")
+            self.assertIn("note: 1 run in 'results/grid' is not in its plan and left out; `palimpsest ls results/grid` lists all\n", err)
+
     def test_mistakes(self):
         for arguments, message in [
+            (["grid", "--where", "lr=1"], "no run has the config key 'lr'; did you mean 'train.lr'?\n"),
+            (["grid", "--where", "mixer=delta"], "no run has the config key 'mixer'; did you mean 'model.mixer'?\n"),
             (["grid", "--where", "train.rl=1"], "no run has the config key 'train.rl'; did you mean 'train.lr'?"),
             (["grid", "--where", "train.lr=5"], "no run has train.lr=5; its values are: 0.001, 0.03"),
             (["grid", "--where", "delta"], "'delta' chooses nothing; write key=value, such as model.mixer=delta"),

@@ -331,6 +331,13 @@ TEST_CASE("tables at the end of a sweep") {
           "linear          0.500        0.500     1\n"
           "delta           1.000        0.500     1\n");
     CHECK(result_legend({runs[0], runs[2]}, {"model.mixer", "seed"}) == "accuracy: of all test questions; best policy: of first_of_key, majority_of_row");
+    // Runs that differ in more than what was swept by name have rows of their own: a list of layers may set options.
+    std::vector<CollectedRun> options = {runs[0], runs[1]};
+    for (std::size_t i = 0; i < 2; ++i) options[i].record.config = {{"model.mixer", std::string("linear")}, {"mixers.linear.feature_map", std::string(i == 0 ? "relu" : "elu1")}};
+    CHECK(result_table(options, {"model.mixer", "seed"}) ==
+          "model.mixer  mixers.linear.feature_map  accuracy  best policy  runs\n"
+          "linear       relu                          0.500        0.500     1\n"
+          "linear       elu1                          0.700        0.500     1\n");
     CHECK(result_table({run("delta", "1", NAN)}, {"model.mixer", "seed"}).empty());
     CHECK(result_legend({run("delta", "1", NAN)}, {"model.mixer", "seed"}).empty());
 
@@ -342,7 +349,7 @@ TEST_CASE("tables at the end of a sweep") {
     bad.run_id = refused.run_id = "0123456789ab";
     bad.human = "delta";
     bad.folder = folder.path;
-    bad.message = "cannot write\nthe disk is full\n";
+    bad.message = "the disk is full\nGo on elsewhere\n";
     refused.folder = "/nowhere";
     refused.message = "no GPU was found";
     CHECK(failure_table({good, bad, refused}) == "run             error             log" + std::string(folder.path.size() + 8 - 3, ' ') + "  try again\n" +
