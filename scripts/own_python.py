@@ -1,8 +1,9 @@
-"""Imported first by scripts that need more than Python itself: where the Python that runs them lacks numpy, h5py or matplotlib, they start
-anew with the one that scripts/setup.sh found or installed (build/setup.env), or with PALIMPSEST_PYTHON of the environment.
+"""Imported first by scripts that need more than Python itself: where the Python that runs them lacks numpy, h5py or matplotlib, or has one
+that cannot be imported (built for another numpy, without its libraries), they start anew with the one that scripts/setup.sh found or
+installed (build/setup.env), or with PALIMPSEST_PYTHON of the environment.
 """
 
-import importlib.util
+import importlib
 import os
 import sys
 
@@ -22,7 +23,18 @@ def of_setup():
     return found.stdout or None
 
 
-missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+def problem_of(name):
+    """Why a module cannot be used; "" where it can."""
+    try:
+        importlib.import_module(name)
+        return ""
+    except ModuleNotFoundError as error:
+        return name if error.name == name else f"{name} ({error})"
+    except Exception as error:
+        return f"{name} that works ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason given'})"
+
+
+missing = [problem for name in NEEDED if (problem := problem_of(name))]
 if missing:
     python = of_setup()
     if python and not os.environ.get("PALIMPSEST_STARTED_ANEW"):

@@ -104,7 +104,10 @@ ExitCode tell_outcome(const RunOutcome& outcome, const StopRequest& request) {
             log_info("{}\nresume with: {}", outcome.message, resume_command(outcome.folder));
             return request.exit_code();
         default:
-            log_info("failed; log: {}/run.log\ntry again with: {}", outcome.folder, resume_command(outcome.folder));
+            if (const auto failure = RunFolder(outcome.folder).failure(); failure && failure->reason == "non_finite")
+                log_info("failed; log: {}/run.log\nthe same run fails again: give it another train.lr, train.clip or train.non_finite",
+                         outcome.folder);
+            else log_info("failed; log: {}/run.log\ntry again with: {}", outcome.folder, resume_command(outcome.folder));
             return ExitCode::run_failed;
     }
 }

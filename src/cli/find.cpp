@@ -31,12 +31,20 @@ Place::Kind kind_of(const std::string& folder) {
     return is_run_folder(folder) ? Place::Kind::run : Place::Kind::folder;
 }
 
+// A run behind a link such as `latest` by its own folder, whose name tells its id.
+std::string behind_links(std::string folder) {
+    for (int links = 0; links < 16 && fs::is_symlink(folder); ++links)
+        folder = tidy((fs::path(folder).parent_path() / fs::read_symlink(folder)).string());
+    return folder;
+}
+
 // As it is named from here, or from the results. What holds a run or a sweep goes before what only happens to be called so.
 std::optional<Place> folder_named(const std::string& name, const std::string& results) {
     std::optional<Place> found;
     for (const std::string& folder : {name, results + "/" + name}) {
         if (name.empty() || !folder_exists(folder)) continue;
-        const Place place = {kind_of(folder), tidy(folder)};
+        Place place = {kind_of(folder), tidy(folder)};
+        if (place.kind == Place::Kind::run) place.folder = behind_links(place.folder);
         if (place.kind != Place::Kind::folder) return place;
         if (!found) found = place;
     }

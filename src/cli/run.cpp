@@ -15,7 +15,7 @@ namespace {
 ExitCode run(const ConfigArguments& arguments, const Session& session) {
     if (!wants_telling(arguments)) wait_without_spinning(session.command);  // first: it begins the program anew
     const Experiment experiment = load_config(arguments.path, arguments.overrides, arguments.only);
-    if (experiment.is_sweep && arguments.only.empty())
+    if (experiment.is_sweep && arguments.only.empty() && !wants_telling(arguments))
         fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: {}\nor one of them: {} --only NUMBER", arguments.path,
              experiment.runs.size(), shell_line({"palimpsest", "sweep", arguments.path}), shell_line({"palimpsest", "run", arguments.path}));
     if (only_tells(arguments, experiment)) return ExitCode::ok;

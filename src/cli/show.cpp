@@ -154,8 +154,11 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
             if (name == key) return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
         return std::string("?");
     };
+    const Attributes::value_type stopped_early("stopped", std::string("early_stop"));
+    const bool early_stop = std::find(record.summary_attributes.begin(), record.summary_attributes.end(), stopped_early) != record.summary_attributes.end();
+    const std::string early = early_stop ? ", stopped early: train.early_stop was exceeded" : "";
     std::string text = fmt::format("run       {}\nstate     {}{}\nfolder    {}\n", record.run_id.empty() ? "?" : record.run_id,
-                                   to_string(state), state == RunState::running ? ": " + folder.holder() : "", folder.path());
+                                   to_string(state) + early, state == RunState::running ? ": " + folder.holder() : "", folder.path());
     if (failure)
         text +=
             fmt::format("why       {}{}\n", failure->message, failure->step >= 0 ? fmt::format(" (step {})", failure->step) : "");
@@ -171,7 +174,8 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
     print(text);
     if (!record.summary.empty()) {
         Table table({"summary", "value"});
-        for (const auto& [name, value] : record.summary) table.add({name, value_text(value)});
+        const auto counts = [](const std::string& name) { return name.ends_with("parameters") || name.ends_with("bytes"); };
+        for (const auto& [name, value] : record.summary) table.add({name, counts(name) && value >= 0 ? fmt::format("{:.0f}", value) : value_text(value)});
         print("\n" + table.str());
     }
     if (const Accuracies accuracies(record); !accuracies.empty()) {

@@ -49,7 +49,7 @@ std::string problem_of_name(const std::string& name) {
     if (!inside) return fmt::format("is '{}'; it must be that of a folder below the results, such as recall or study/recall", name);
     if (std::any_of(path.begin(), path.end(), [](const auto& part) { return part.string().size() > 255; }))
         return "is longer than the 255 bytes that a folder's name may have";
-    if (name == "latest") return "must not be 'latest', which is the link to the run that started last";
+    if (std::find(path.begin(), path.end(), "latest") != path.end()) return "must not hold 'latest', which is the link to the run that started last";
     return "";
 }
 
@@ -96,7 +96,9 @@ private:
         const Value* task = root_.find("task");
         if (!task || task->kind != Value::Kind::map) {
             errors_.error(place("task"),
-                          fmt::format("no task; write task: {{name: …}}; known tasks: {}", join(catalog_.tasks, ", ")));
+                          task && task->kind == Value::Kind::scalar
+                              ? fmt::format("'task' expects a map; write task: {{name: {}, …}} (known tasks: {})", task->text, join(catalog_.tasks, ", "))
+                              : fmt::format("no task; write task: {{name: …}}; known tasks: {}", join(catalog_.tasks, ", ")));
             return resolved;
         }
         const Value* name = task->find("name");

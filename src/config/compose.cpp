@@ -160,7 +160,9 @@ std::vector<Setting> apply_overrides(Value& root, const std::vector<std::string>
         const auto equals = overrides[i].find('=');
         const std::string path = overrides[i].substr(0, equals);
         if (equals == std::string::npos) {
-            errors.error(place, fmt::format("'{}' sets nothing; write key=value, such as train.lr=1e-3", path));
+            const bool is_config = path.ends_with(".yaml") || path.ends_with(".yml");
+            errors.error(place, fmt::format("'{}' sets nothing; {}", path,
+                                            is_config ? "one config at a time" : "write key=value, such as train.lr=1e-3"));
         } else if (path == "base") {
             errors.error(place, "'base' is read from files only");
         } else {

@@ -47,11 +47,11 @@ Backend automatic_backend(const RecurrenceInput& in) {
     return wide && !channel && !in.e.defined() && rows >= 16 ? Backend::chunk : Backend::reference;
 }
 
-// Says what `auto` took, once for each choice.
+// Says what `auto` took, once for each choice, to whoever asks for details.
 void announce(Backend backend, const RecurrenceInput& in) {
     static std::atomic_flag reference_said, chunk_said;
     if ((backend == Backend::reference ? reference_said : chunk_said).test_and_set()) return;
-    log_info("run.backend: auto takes the {} for {} tokens, heads of {} x {}, on {}",
+    log_debug("run.backend: auto takes the {} for {} tokens, heads of {} x {}, on {}",
              backend == Backend::reference ? "token-by-token form" : "chunk form", in.q.size(1), in.q.size(3), in.u.size(3),
              in.q.is_cpu() ? "the CPU" : "the GPU");
 }

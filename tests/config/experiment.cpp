@@ -243,7 +243,8 @@ TEST_CASE("keys that do not fit together", "[experiment]") {
     for (const char* name : {"..", "../../x", "/abs", "a/../../b", "a/", "."})
         CHECK(errors(small + "name: " + name + "\n") ==
               Lines{std::string("dir/f.yaml:5:7: 'name' is '") + name + "'; it must be that of a folder below the results, such as recall or study/recall"});
-    CHECK(errors(small + "name: latest\n") == Lines{"dir/f.yaml:5:7: 'name' must not be 'latest', which is the link to the run that started last"});
+    CHECK(errors(small + "name: latest\n") == Lines{"dir/f.yaml:5:7: 'name' must not hold 'latest', which is the link to the run that started last"});
+    CHECK(errors(small + "name: latest/x\n") == Lines{"dir/f.yaml:5:7: 'name' must not hold 'latest', which is the link to the run that started last"});
     CHECK(errors(small + "name: \"a\\x1bb\"\n") == Lines{"dir/f.yaml:5:7: 'name' is $'a\\x1bb', which holds bytes that are no text in UTF-8; write a name of "
                                                        "plain characters (without one, the file's name counts)"});
     CHECK(errors(small + "name: " + std::string(256, 'n') + "\n") == Lines{"dir/f.yaml:5:7: 'name' is longer than the 255 bytes that a folder's name may have"});

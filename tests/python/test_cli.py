@@ -219,6 +219,21 @@ class Telling(Cli):
         self.assertFalse(self.created())
 
 
+class Documents(Cli):
+    def test_configs_that_the_documents_show_are_right(self):
+        """What a page tells to write into a file, or shows as a whole config."""
+        count = 0
+        for page in sorted([SOURCE / "README.md", *SOURCE.glob("docs/*.md"), *SOURCE.glob("experiments/*/README.md")]):
+            text = page.read_text()
+            shown = [body for body in re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if re.search("^train:", body, re.MULTILINE)]
+            for body in shown + re.findall(r"<<'?YAML'?\n(.*?)^YAML$", text, re.MULTILINE | re.DOTALL):
+                with self.subTest(page=page.name, config=body):
+                    (self.folder / "shown.yaml").write_text(body)
+                    self.call("check", "shown.yaml")
+                    count += 1
+        self.assertGreaterEqual(count, 2)
+
+
 class Running(Cli):
     def test_run_then_again(self):
         out, err = self.call("run", "tiny.yaml")
@@ -260,11 +275,29 @@ class Running(Cli):
         folder = next((self.folder / "results/tiny").iterdir())
         self.assertEqual(out, "")
         self.assertIn("is not finite", err)
-        self.assertIn(f"failed; log: results/tiny/{folder.name}/run.log\ntry again with: palimpsest resume results/tiny/{folder.name}\n", err)
+        self.assertIn(f"failed; log: results/tiny/{folder.name}/run.log\nthe same run fails again: give it another train.lr, train.clip or train.non_finite\n", err)
+        _, err = self.call("resume", "latest", code=1)
+        self.assertIn("It goes on from its beginning; with the same program", err)
         out, _ = self.call("show", str(folder))
         self.assertRegex(out, r"\nstate +failed\n")
         self.assertRegex(out, r"\nwhy +step \d+, lane 0: ")
         self.assertIn("\nend of ", out)
+
+    def test_what_ended_early_says_so(self):
+        _, err = self.call("run", "tiny.yaml", "train.eval_every=10", "train.early_stop=0.0001", "task.test.0.examples=1000")
+        self.assertRegex(err, r"stopped early at step \d+: the valid accuracy 0\.\d+ exceeds train.early_stop 0.0001\n")
+        out, _ = self.call("show", "latest")
+        self.assertIn("\nstate     finished, stopped early: train.early_stop was exceeded\n", out)
+
+    def test_latest_is_a_run_like_others(self):
+        self.call("run", "tiny.yaml", "name=study/tiny")
+        folder = next((self.folder / "results/study/tiny").iterdir())
+        self.assertEqual(os.readlink(self.folder / "results/latest"), f"study/tiny/{folder.name}")
+        self.assertFalse((self.folder / "results/study/latest").exists())
+        out, _ = self.call("show", "latest")
+        self.assertIn(f"\nfolder    results/study/tiny/{folder.name}\n", out)
+        _, err = self.call("resume", "latest")
+        self.assertIn(f"finished before: results/study/tiny/{folder.name}\n", err)
 
     def test_progress_never(self):
         _, err = self.call("run", "tiny.yaml", "--progress", "never")

@@ -71,7 +71,7 @@ class Folders(Sweeps):
             _, err = self.call("run", "grid.yaml", f"name={name}", code=2)
             self.assertIn(f"<command line>:argument 1: error: 'name' is '{name}'; it must be that of a folder below the results, such as recall or study/recall\n", err)
         _, err = self.call("run", "grid.yaml", "name=latest", code=2)
-        self.assertIn("'name' must not be 'latest', which is the link to the run that started last\n", err)
+        self.assertIn("'name' must not hold 'latest', which is the link to the run that started last\n", err)
         _, err = self.call("run", "grid.yaml", "name=" + "n" * 256, code=2)
         self.assertIn("'name' is longer than the 255 bytes that a folder's name may have\n", err)
         for verb in (["sweep", "grid.yaml", "--results", ""], ["ls", ""], ["show", "x", "--results", ""], ["export", "x", "--output", ""]):
