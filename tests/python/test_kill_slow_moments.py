@@ -39,7 +39,7 @@ eval: {{policies: false}}
 run: {{log_every: 3, flush_seconds: 0.001, checkpoint_every: 5, threads: 1}}
 """
 # An evaluation that takes nearly all of the time: a step beside it takes a few milliseconds.
-LONG_EVALUATION = ["task.test.0.examples=6000", "train.eval_every=1", "train.steps=6", "run.checkpoint_every=2"]
+LONG_EVALUATION = ["task.test.0.examples=2500", "train.eval_every=1", "train.steps=6", "run.checkpoint_every=2"]
 PACK = ["sweep.seeds=2", "sweep.lanes=2"]
 OTHER_CADENCE = ["run.log_every=4", "run.flush_seconds=1000", "run.checkpoint_every=7", "train.eval_batch=5"]
 
