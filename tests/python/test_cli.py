@@ -234,6 +234,21 @@ class Documents(Cli):
         self.assertGreaterEqual(count, 2)
 
 
+    def test_every_mixer_is_set_up_alike_where_one_memory_is_compared(self):
+        """configs/models/one_memory.yaml compares rules: one that is not named there would come with its own defaults, a convolution too."""
+        path = SOURCE / "configs/models/one_memory.yaml"
+        for mixer in self.json("list", "mixers"):
+            if mixer["name"] == "base_conv":
+                continue
+            self.assertRegex(path.read_text(), rf"(?m)^  {mixer['name']}: \{{heads: 2", f"name it in {path}")
+            config = f"base: [{SOURCE}/configs/tasks/overwrite.yaml, {path}]\nmodel: {{layers: [base_conv, {mixer['name']}], positions: none}}\n"
+            (self.folder / "one.yaml").write_text(config)
+            out, _ = self.call("run", "one.yaml", "--print-config")
+            options = out.partition(f"\n  {mixer['name']}:\n")[2].partition("\n  base_conv:")[0].partition("\ntrain:")[0]
+            self.assertIn("    heads: 2\n", options)
+            self.assertNotRegex(options, r"short_conv: [1-9]")
+
+
 class Running(Cli):
     def test_run_then_again(self):
         out, err = self.call("run", "tiny.yaml")
