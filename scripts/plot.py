@@ -8,22 +8,25 @@
     scripts/plot.py results/quickstart --kind classes                      what the wrong answers were
     scripts/plot.py results/quickstart --kind heat --x overwrites          accuracy and stale answers as coloured tables, for many mixers
 
-PATH is a sweep's folder, run folders, or HDF5 files. Spread is over whatever is neither axis, hue nor panel: normally the seeds.
+PATH is a sweep's folder, run folders, HDF5 files, or their names below the results, as palimpsest compare takes them; so are the keys.
+Spread is over whatever is neither axis, hue nor panel: normally the seeds; a note below the picture names what else.
 The same input gives the same bytes; the picture's metadata name the runs and their commit.
 """
 
 import argparse
 import os
 import sys
+import warnings
 
 import own_python  # noqa: F401, first: starts this script anew where numpy and its like are
 import numpy as np
 
-from plot_marks import (POLICY_STYLE, add_legend, add_note, draw_bars, draw_line, draw_range, plain_number, runs_in_words, scale_axis, share_axis,
-                        style)
-from plot_records import (ACCURACY, SLICE_AXES, Answers, PlotError, apply_filters, best_over, by_slice, check_key, choose_axes, distinct,
-                          drop_unasked, drop_unmeasured, format_value, having, is_measured, mixer_key, is_number, number_of, pooled_segments,
-                          read_paths, same_but_seed, segment_options, varies_by_segment, varying, words)
+from plot_best import best_over
+from plot_marks import (POLICY_STYLE, add_legend, add_note, draw_bars, draw_line, draw_range, make_room, plain_number, scale_axis,
+                        share_axis, style, wrap)
+from plot_records import (ACCURACY, SLICE_AXES, Answers, PlotError, apply_filters, by_slice, check_key, choose_axes, distinct,
+                          drop_unasked, drop_unmeasured, format_value, having, is_measured, labels_of, mixer_key, is_number, number_of,
+                          place_of, pooled_segments, read_paths, same_but_seed, segment_options, varies_by_segment, varying, words)
 
 CLASS_COLOURS = {
     "correct": "#009E73",
@@ -68,9 +71,11 @@ def panels(plt, options, runs, rows=1, width=3.5, height=2.7, sharex=True):
     values = distinct(runs, options.panel)
     size = (width * len(values) + 0.9, height * rows)
     figure, axes = plt.subplots(rows, len(values), figsize=size, squeeze=False, sharex=sharex, sharey="row")
+    figure.least = [(0.5 * width, 0.5 * height)] * axes.size  # of each axes, in inches
     if options.panel:
+        names = labels_of(runs, options.panel)
         for axis, value in zip(axes[0], values):
-            axis.set_title(f"{words(options.panel, runs)}: {format_value(value)}")
+            axis.set_title(wrap(f"{words(options.panel, runs)}: {names[value]}", 40))
     return figure, axes, values
 
 
@@ -83,7 +88,7 @@ def draw_accuracy(plt, options, runs):
     if options.x is None:
         options.x = mixer_key(varying(runs)) or next(iter(varying(runs)), "model.mixer")
     check_key(metric, runs, "--y", config=False)
-    check_key(options.x, runs, "--x", SLICE_AXES)
+    options.x = check_key(options.x, runs, "--x", SLICE_AXES)
     runs = drop_unmeasured(runs, [metric, options.x])
     choose_axes(options, runs)
     x_values = distinct(runs, options.x)
@@ -101,14 +106,13 @@ def draw_accuracy(plt, options, runs):
         else:
             counts += draw_categories(axis, options, runs, chosen, with_policy)
         axis.set_xlabel(words(options.x, runs))
-        share_axis(axis, metric, 1.08)
+        share_axis(axis, metric, 1.2 if any(text.get_rotation() for text in axis.texts) else 1.08)
         if not ACCURACY.match(metric):
             scale_axis(axis, "y", [run.value(metric) for run in runs])
     axes[0][0].set_ylabel(words(metric, runs))
     add_legend(axes, options, runs, with_policy)
-    if max(counts, default=1) > 1:
-        spread = "band" if all(is_number(x) for x in x_values) else "whisker"
-        add_note(figure, f"mean of {runs_in_words(counts)}, each a dot; {spread}: one standard deviation")
+    spread = "band" if all(is_number(x) for x in x_values) else "whisker"
+    add_note(figure, options, counts, f"mean of {{runs}}, each a dot; {spread}: one standard deviation")
     return figure
 
 
@@ -119,14 +123,14 @@ def policy_of(runs):
 
 def draw_numeric(axis, options, everything, runs, with_policy):
     measured, counts = is_measured(options.x, runs), []
-    for i, hue in enumerate(distinct(everything, options.hue)):  # of all panels, so that a colour means one thing
+    for i, (hue, label) in enumerate(labels_of(everything, options.hue).items()):  # of all panels, so that a colour means one thing
         points = {}
         for group in same_but_seed(having(runs, options.hue, hue)) if measured else [[run] for run in having(runs, options.hue, hue)]:
             # A measured x (seconds) differs a little between seeds: one point at its mean.
             x = float(np.mean([run.value(options.x) for run in group]))
             points.setdefault(x, []).extend(run.value(options.y) for run in group)
         if points:
-            counts += draw_line(axis, points, style(i), format_value(hue) if options.hue else None)
+            counts += draw_line(axis, points, style(i), label)
     if with_policy:
         shares = {}
         for run in runs:
@@ -141,16 +145,16 @@ def draw_numeric(axis, options, everything, runs, with_policy):
 
 def draw_categories(axis, options, everything, runs, with_policy):
     # Places and hues of all panels: they share one axis and one legend.
-    places, hues, counts = distinct(everything, options.x), distinct(everything, options.hue), []
+    places, hues, counts = labels_of(everything, options.x), labels_of(everything, options.hue), []
     width = 0.8 / len(hues)
-    for i, hue in enumerate(hues):
-        label = format_value(hue) if options.hue else None
+    crowded = len(places) * len(hues) > 12
+    for i, (hue, label) in enumerate(hues.items()):
         for p, place in enumerate(places):
             values = [run.value(options.y) for run in having(having(runs, options.x, place), options.hue, hue)]
             if not values:
                 continue
             look = style(i) if options.hue else style(p)
-            draw_bars(axis, p + (i - (len(hues) - 1) / 2) * width, values, look, width, label)
+            draw_bars(axis, p + (i - (len(hues) - 1) / 2) * width, values, look, width, label, crowded)
             counts.append(len(values))
     shares = [policy_of(having(runs, options.x, place)) if with_policy else None for place in places]
     if len(set(shares)) == 1 and shares[0] is not None:
@@ -159,11 +163,7 @@ def draw_categories(axis, options, everything, runs, with_policy):
         for p, share in enumerate(shares):
             if share is not None:
                 axis.plot([p - 0.45, p + 0.45], [share, share], zorder=5, **POLICY_STYLE)
-    axis.set_xticks(range(len(places)), [format_value(place) for place in places])
-    if len(places) * max(len(format_value(place)) for place in places) > 45:
-        axis.tick_params(axis="x", rotation=30)
-        for text in axis.get_xticklabels():
-            text.set_ha("right")
+    axis.set_xticks(range(len(places)), [wrap(name) for name in places.values()])
     axis.grid(axis="x", visible=False)
     axis.set_xlim(-0.55, len(places) - 0.45)
     return counts
@@ -185,6 +185,7 @@ def axis_of_segments(options, runs):
 
 def note_pooled(options, runs):
     if pooled := pooled_segments(runs, options.y, options.x, options.segment):
+        options.notes.append(f"pooled over the segments {', '.join(pooled)}")
         print(f"plot.py: pooled over the segments {'; '.join(pooled)}; --segment takes one", file=sys.stderr)
 
 
@@ -203,29 +204,26 @@ def draw_slices(plt, options, runs):
         places = sorted({place for run in chosen for place in measured[run.run_id][0]})
         to_scale = options.x.startswith("task.") and all(np.isfinite(place[0]) for place in places)
         index = {place: place[0] if to_scale else i for i, place in enumerate(places)}
-        for i, hue in enumerate(distinct(runs, options.hue)):
+        for i, (hue, label) in enumerate(labels_of(runs, options.hue).items()):
             points = {}
             for run in having(chosen, options.hue, hue):
                 for place, rate in measured[run.run_id][0].items():
                     points.setdefault(index[place], []).append(rate)
             if points:
-                counts += draw_line(axis, points, style(i), format_value(hue) if options.hue else None)
+                counts += draw_line(axis, points, style(i), label)
         best = [max((measured[run.run_id][1].get(place, np.nan) for run in chosen), default=np.nan) for place in places]
         if with_policy:
             axis.plot([index[place] for place in places], best, zorder=1, **POLICY_STYLE)
         if to_scale:
             scale_axis(axis, "x", [place[0] for place in places])
             axis.minorticks_off()
-        axis.set_xticks([index[place] for place in places], [place[1] for place in places])
-        if len(places) > 6:
-            axis.tick_params(axis="x", rotation=45)
+        axis.set_xticks([index[place] for place in places], [wrap(place[1]) for place in places])
         axis.set_xlabel(words(options.x))
         axis.margins(x=0.06)
         share_axis(axis, options.y)
     axes[0][0].set_ylabel(words(options.y, runs))
     add_legend(axes, options, runs, with_policy)
-    if max(counts, default=1) > 1:
-        add_note(figure, f"mean of {runs_in_words(counts)}, each a dot; band: one standard deviation")
+    add_note(figure, options, counts, "mean of {runs}, each a dot; band: one standard deviation")
     return figure
 
 
@@ -239,9 +237,9 @@ def draw_heat(plt, options, runs):
     if len(tasks := distinct(runs, "task.name")) > 1:
         raise PlotError(f"--kind heat draws one task; these runs have {', '.join(map(format_value, tasks))}: choose with --filter task.name=…")
     note_pooled(options, runs)
-    hues = distinct(runs, options.hue)
-    names = [format_value(hue) if options.hue else "" for hue in hues]
-    width = 0.9 + 0.075 * max(map(len, names))
+    hues = labels_of(runs, options.hue)
+    names = [wrap(name or "") for name in hues.values()]
+    width = 0.9 + 0.075 * max(len(line) for name in names for line in name.split("\n"))
     tables = []
     for metric in metrics:
         measured = [[by_slice(run, metric, options.x, options.segment) for run in having(runs, options.hue, hue)] for hue in hues]
@@ -260,6 +258,7 @@ def draw_heat(plt, options, runs):
     for _, _, labels, _ in tables:  # rows of all panels stand side by side
         labels += [""] * (rows - len(labels))
     figure, axes = plt.subplots(1, len(tables), figsize=(sum(0.55 * len(t[1]) + width for t in tables), 0.9 + 0.3 * rows), squeeze=False)
+    figure.least = [(0.45 * len(columns), 0.2 * rows) for _, columns, _, _ in tables]
     for axis, (metric, columns, labels, cells) in zip(axes[0], tables):
         cells = np.vstack([cells, np.full((rows - len(cells), len(columns)), np.nan)])
         axis.imshow(cells, cmap="Blues" if metric.endswith("_accuracy") else "Oranges", vmin=0, vmax=1, aspect="auto")
@@ -270,15 +269,14 @@ def draw_heat(plt, options, runs):
             axis.text(column, row, text, ha="center", va="center", fontsize=7.5, color="white" if value > 0.6 else "#222222")
         if rows > len(names):
             axis.axhline(len(names) - 0.5, color="white", linewidth=4)
-        axis.set_xticks(range(len(columns)), columns)
+        axis.set_xticks(range(len(columns)), [wrap(column) for column in columns])
         axis.set_yticks(range(len(labels)), labels)
         axis.set_xlabel(words(options.x))
         axis.set_title(words(metric, runs))
         axis.tick_params(length=0)
         axis.grid(visible=False)
         axis.spines[:].set_visible(False)
-    if max(counts) > 1:
-        add_note(figure, f"cells: mean of {runs_in_words(counts)}")
+    add_note(figure, options, counts, "cells: mean of {runs}")
     return figure
 
 
@@ -296,19 +294,18 @@ def draw_curves(plt, options, runs):
     figure, axes, values = panels(plt, options, runs, rows=2, height=2.2)
     losses = [y for (_, loss), _ in series.values() if loss is not None for y in loss[np.isfinite(loss)]]
     for column, value in enumerate(values):
-        for i, hue in enumerate(distinct(runs, options.hue)):
+        for i, (hue, label) in enumerate(labels_of(runs, options.hue).items()):
             group = having(having(runs, options.panel, value), options.hue, hue)
             behind += [len(group)] if group else []
             for row in (0, 1):
-                draw_range(axes[row][column], [series[run.run_id][row] for run in group], style(i), format_value(hue) if options.hue else None)
+                draw_range(axes[row][column], [series[run.run_id][row] for run in group], style(i), label)
         axes[1][column].set_xlabel("training step")
         share_axis(axes[1][column], "valid_accuracy")
         scale_axis(axes[0][column], "y", losses)
     axes[0][0].set_ylabel("training loss")
     axes[1][0].set_ylabel("valid accuracy")
     add_legend(axes, options, runs, False)
-    if max(behind, default=1) > 1:
-        add_note(figure, f"mean of {runs_in_words(behind)}; band: from the lowest to the highest of them")
+    add_note(figure, options, behind, "mean of {runs}; band: from the lowest to the highest of them")
     return figure
 
 
@@ -317,7 +314,7 @@ def draw_classes(plt, options, runs):
     options.x = None
     choose_axes(options, runs)
     answers = {run.run_id: Answers(run) for run in runs}
-    hues, classes = distinct(runs, options.hue), answers[runs[0].run_id].classes
+    hues, classes = labels_of(runs, options.hue), answers[runs[0].run_id].classes
     figure, axes, values = panels(plt, options, runs, width=3.6, height=max(1.7, 0.95 + 0.33 * len(hues)))
     drawn, asked = set(), []
     for axis, value in zip(axes[0], values):
@@ -343,8 +340,8 @@ def draw_classes(plt, options, runs):
                     ink = "white" if name in ("correct", "stale") else "#222222"
                     axis.text(left + share / 2, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=ink)
                 left += share
-        names = [format_value(hue) for hue in hues] if options.hue else [format_value(runs[0].value("model.mixer"))]
-        axis.set_yticks(range(len(hues)), names)
+        names = hues.values() if options.hue else [format_value(runs[0].value("model.mixer"))]
+        axis.set_yticks(range(len(hues)), [wrap(name) for name in names])
         axis.set_ylim(len(hues) - 0.5, -0.5)
         axis.set_xlim(0, 1)
         axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100"])
@@ -354,8 +351,7 @@ def draw_classes(plt, options, runs):
     handles = [plt.Rectangle((0, 0), 1, 1, color=CLASS_COLOURS.get(name, "#666666")) for name in classes if name in drawn]
     labels = [CLASS_WORDS.get(name, name.replace("_", " ")) for name in classes if name in drawn]
     axes[0][-1].legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0, handlelength=1, handleheight=1)
-    if max(asked) > 1:
-        add_note(figure, f"mean shares of {runs_in_words(asked)}")
+    add_note(figure, options, asked, "mean shares of {runs}")
     return figure
 
 
@@ -374,7 +370,12 @@ def save(figure, out, with_svg, runs):
     for target in targets:
         svg = target.endswith(".svg")
         metadata = {"Description": about, "Date": None} if svg else {"Description": about}
-        figure.savefig(target, metadata=metadata)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*layout not applied")  # a picture that lacks a text is none
+            try:
+                figure.savefig(target, metadata=metadata)
+            except UserWarning as warning:
+                raise PlotError(str(warning))
         print(target)
 
 
@@ -386,7 +387,8 @@ def parse(arguments):
     parser.add_argument("--y", metavar="METRIC", help="summary value (default: test_accuracy)")
     parser.add_argument("--hue", metavar="KEY", help="one colour per value (default: model.mixer where it varies)")
     parser.add_argument("--panel", metavar="KEY", help="one panel per value (default: task.name where it varies)")
-    parser.add_argument("--filter", metavar="KEY=VALUE", action="append", default=[], help="only runs with this value; may be repeated")
+    parser.add_argument("--filter", metavar="KEY=VALUE,…", action="append", default=[], help="only runs with this value; may be repeated")
+    parser.add_argument("--results", metavar="FOLDER", default="results", help="where to look for a name (default: results)")
     parser.add_argument("--segment", metavar="OPTIONS", action="append", default=[],
                         help="only questions of the test segments with these options (\"length=64 pairs=4\"); may be repeated")
     parser.add_argument("--best-over", metavar="KEY", action="append", default=[],
@@ -402,32 +404,42 @@ def settle(options):
         if getattr(options, name):
             raise PlotError(f"--kind {options.kind} has no --{name}")
     options.y = options.y or "test_accuracy"
+    options.notes = []  # what the picture averages over
+    options.paths = [place_of(path, options.results) for path in options.paths]
+
+
+def picture(options):
+    """The figure, laid out, and the runs that it shows."""
+    runs = read_paths(options.paths)
+    if not runs:
+        raise PlotError("no readable run")
+    for name in ("hue", "panel"):
+        if getattr(options, name):
+            setattr(options, name, check_key(getattr(options, name), runs, f"--{name}"))
+    runs = apply_filters(runs, options.filter)
+    if options.best_over:
+        runs, said = best_over(runs, options.best_over)
+        print("\n".join(said), file=sys.stderr)
+        if not runs:
+            raise PlotError("--best-over: no run has a valid accuracy yet")
+        options.notes.append(f"each at its best {', '.join(options.best_over)} by valid accuracy")
+    figure = KINDS[options.kind](start_drawing(), options, runs)
+    make_room(figure)
+    return figure, runs
 
 
 def main(arguments=None):
     options = parse(arguments)
     try:
         settle(options)
-        runs = read_paths(options.paths)
-        if not runs:
-            raise PlotError("no readable run")
-        for key, what in ((options.hue, "--hue"), (options.panel, "--panel")):
-            if key:
-                check_key(key, runs, what)
-        runs = apply_filters(runs, options.filter)
-        if options.best_over:
-            runs, said = best_over(runs, options.best_over)
-            print("\n".join(said), file=sys.stderr)
-            if not runs:
-                raise PlotError("--best-over: no run has a valid accuracy yet")
         out = options.out
         if out is None:
             first = options.paths[0]
             out = os.path.join(first if os.path.isdir(first) else os.path.dirname(first), "-".join([options.kind, *([options.x] if options.x else [])]) + ".png")
         if not out.endswith((".png", ".svg")):
             raise PlotError(f"--out must end in .png or .svg, got '{out}'")
-        plt = start_drawing()
-        save(KINDS[options.kind](plt, options, runs), out, options.svg, runs)
+        figure, runs = picture(options)
+        save(figure, out, options.svg, runs)
     except (PlotError, OSError) as error:
         print(f"plot.py: error: {error}", file=sys.stderr)
         return 2

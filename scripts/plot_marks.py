@@ -1,8 +1,11 @@
 """What plot.py draws with: lines, bands and bars of several runs, scales, the legend and the note that says what the marks mean."""
 
+import re
+import warnings
+
 import numpy as np
 
-from plot_records import ACCURACY, distinct, format_value, words
+from plot_records import ACCURACY, PlotError, labels_of, words
 
 # Okabe and Ito's colours, told apart by colour-blind readers; markers tell them apart in grey.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#7F6A00", "#333333", "#999999"]
@@ -14,6 +17,24 @@ def style(index):
     return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
 
 
+LONGEST = 26  # signs in a line of a legend or of a label
+WIDEST = 60  # inches of a page
+
+
+def wrap(text, width=LONGEST):
+    """Broken into lines at spaces; within a longer word after signs that divide it, else anywhere."""
+    lines = []
+    for line in text.split("\n"):
+        lines.append("")
+        for word in re.split(r"(?<= )", line):
+            parts = [word] if len(word.rstrip()) <= width else re.findall(r".+?[,/_+=.:-]+|.+", word)
+            for part in (part[i:i + width] for part in parts for i in range(0, len(part), width)):
+                if lines[-1] and len((lines[-1] + part).rstrip()) > width:
+                    lines[-1:] = [lines[-1].rstrip(), ""]
+                lines[-1] += part
+    return "\n".join(lines)
+
+
 def add_legend(axes, options, runs, policy):
     """One legend over all panels, in the order of the hues, beside the last."""
     found = {}
@@ -21,8 +42,7 @@ def add_legend(axes, options, runs, policy):
         for handle in (*axis.lines, *axis.containers):
             if (hue := getattr(handle, "hue", None)) is not None:
                 found.setdefault(hue, handle)
-    order = [format_value(hue) for hue in distinct(runs, options.hue)] if options.hue else []
-    labels = [hue for hue in order if hue in found]
+    labels = [label for label in labels_of(runs, options.hue).values() if label in found]
     handles = [found[hue] for hue in labels]
     last = axes[0][-1]
     if policy:
@@ -34,12 +54,74 @@ def add_legend(axes, options, runs, policy):
         legend = last.legend(handles, [str(i) for i in range(len(labels))], title=title, loc="upper left", bbox_to_anchor=(1.01, 1.02),
                              borderaxespad=0, alignment="left")
         for text, label in zip(legend.get_texts(), labels):
-            text.set_text(label)
+            text.set_text(wrap(label))
 
 
-def add_note(figure, text):
-    """What the marks mean, small below the picture."""
-    figure.supxlabel(text, fontsize=7, color="#666666", x=0.01, ha="left")
+def add_note(figure, options, counts, marks):
+    """What the marks of several runs mean, and what is averaged over, small below the picture. counts: runs behind each mark."""
+    marks = [marks.format(runs=runs_in_words(counts))] if max(counts, default=1) > 1 else []
+    if text := "; ".join([*marks, *options.notes]):
+        width = int(figure.get_size_inches()[0] / 0.055)
+        figure.supxlabel(wrap(text, width), fontsize=7, color="#666666", x=0.01, ha="left")
+
+
+# ------ room for every text
+
+
+def touching(texts, renderer, gap=1):
+    """Whether of neighbours in a row or column two overlap. Of slanted ones their feet have to keep apart."""
+    texts = [text for text in texts if text.get_text() and text.get_visible()]
+    boxes = [text.get_window_extent(renderer) for text in texts]
+    if texts and texts[0].get_rotation() % 90:
+        least = 2.4 * renderer.points_to_pixels(texts[0].get_fontsize())
+        ends = sorted(box.x1 for box in boxes)
+        return any(right - left < least for left, right in zip(ends, ends[1:]))
+    return any(a.padded(gap).overlaps(b) for a, b in zip(boxes, boxes[1:]))
+
+
+def lacking(figure):
+    """The inches of width and height that the page lacks for its texts to lie inside, apart, and to leave the axes their least size."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        figure.draw_without_rendering()
+    if any("layout not applied" in str(warning.message) for warning in said):
+        return 1.0, 1.0
+    renderer, page, dpi = figure.canvas.get_renderer(), figure.bbox, figure.dpi
+    rows, columns = figure.axes[0].get_gridspec().get_geometry()
+    boxes = [axis.get_tightbbox(renderer) for axis in figure.axes]
+    boxes += [figure._supxlabel.get_window_extent(renderer)] if figure._supxlabel else []
+    wide = max(max(page.x0 - box.x0, 0) + max(box.x1 - page.x1, 0) for box in boxes) / dpi
+    high = max(max(page.y0 - box.y0, 0) + max(box.y1 - page.y1, 0) for box in boxes) / dpi
+    for axis, (least_width, least_height) in zip(figure.axes, figure.least):
+        box = axis.get_window_extent(renderer)
+        wide = max(wide, columns * (least_width - box.width / dpi))
+        high = max(high, rows * (least_height - box.height / dpi))
+        ticks = axis.get_xticklabels()
+        if touching(ticks, renderer):
+            if ticks[0].get_rotation() or any("\n" in text.get_text() for text in ticks):
+                wide = max(wide, 0.5 * columns)
+            else:
+                axis.tick_params(axis="x", rotation=30)
+                for text in ticks:
+                    text.set(ha="right", rotation_mode="anchor")
+                wide = max(wide, 0.01)  # looks anew
+        if touching(axis.get_yticklabels(), renderer, 0):
+            high = max(high, 0.3 * rows)
+    for texts in ([axis.title for axis in figure.axes], [axis.xaxis.label for axis in figure.axes]):
+        if touching(texts, renderer):
+            wide = max(wide, 0.5 * columns)
+    if touching([axis.yaxis.label for axis in figure.axes], renderer):
+        high = max(high, 0.3 * rows)
+    return wide, high
+
+
+def make_room(figure):
+    """Lays the figure out, and enlarges the page until every text has its room."""
+    while max(lack := lacking(figure)) > 0.005:
+        size = figure.get_size_inches() + [1.05 * inches for inches in lack]
+        if max(size) > WIDEST:
+            raise PlotError(f"the labels have no room on a page of {WIDEST} inches; --filter takes fewer runs, --hue another key")
+        figure.set_size_inches(size)
 
 
 def runs_in_words(counts):
@@ -97,8 +179,8 @@ def draw_line(axis, points, look, hue):
     return [len(points[x]) for x in xs]
 
 
-def draw_bars(axis, place, values, look, width, hue):
-    """One bar: mean, deviation as a whisker, single runs as dots, the mean in figures above."""
+def draw_bars(axis, place, values, look, width, hue, crowded):
+    """One bar: mean, deviation as a whisker, single runs as dots, the mean in figures above, upright where bars are narrow."""
     mean, deviation = mean_and_deviation(values)
     axis.bar(place, mean, width * 0.9, color=look["color"], alpha=0.55, zorder=2).hue = hue
     top = max(values)
@@ -108,7 +190,7 @@ def draw_bars(axis, place, values, look, width, hue):
         axis.plot(place + offsets, values, "o", color=look["color"], markersize=3, markeredgecolor="white", markeredgewidth=0.4, zorder=4)
         top = max(top, mean + deviation)
     text = axis.annotate(short(mean), (place, top), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=7)
-    text.set(zorder=6, color="#333333", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
+    text.set(zorder=6, rotation=90 if crowded else 0, color="#333333", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
 
 
 def short(value):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import h5py
 import numpy as np
@@ -18,6 +19,7 @@ SOURCE = os.environ.get("PALIMPSEST_SOURCE_DIR") or os.path.dirname(os.path.dirn
 sys.path[:0] = [os.path.join(SOURCE, "scripts"), os.path.join(SOURCE, "tests", "python")]
 
 import plot
+import plot_best
 import plot_records
 import synthetic
 
@@ -41,6 +43,7 @@ def tearDownModule():
 def call(*arguments):
     """(exit code, stdout, stderr) of the command."""
     out, err = io.StringIO(), io.StringIO()
+    plot.start_drawing().close("all")
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = plot.main([str(a) for a in arguments])
     return code, out.getvalue(), err.getvalue()
@@ -48,13 +51,12 @@ def call(*arguments):
 
 def drawn(kind, *arguments):
     """The figure itself, laid out."""
+    plot.start_drawing().close("all")
     with contextlib.redirect_stderr(io.StringIO()):
         options = plot.parse([*map(str, arguments), "--kind", kind])
         plot.settle(options)
-        runs = plot_records.apply_filters(plot_records.read_paths(options.paths), options.filter)
-        plt = plot.start_drawing()
-        figure = plot.KINDS[kind](plt, options, runs)
-    figure.canvas.draw()
+        figure, _ = plot.picture(options)
+    figure.draw_without_rendering()
     return figure
 
 
@@ -162,11 +164,13 @@ class Pictures(unittest.TestCase):
                 path = synthetic.write_run(os.path.join(rates, f"{lr}-{seed}"), f"{lr}-{seed}", "delta", seed, config={"train.lr": lr})
                 with h5py.File(path, "r+") as file:
                     file["summary/valid_accuracy"] = accuracy + 0.05 * (seed - 1.5)
-        runs, said = plot_records.best_over(plot_records.read_paths([rates]), ["train.lr"])
+        runs, said = plot_best.best_over(plot_records.read_paths([rates]), ["train.lr"])
         self.assertEqual(sorted(run.run_id for run in runs), ["0.003-1", "0.003-2"])
-        self.assertEqual(said, ["delta: train.lr=0.003 of 3 by valid accuracy 0.900"])
+        lines = ["train.lr=0.003: chosen among 3 candidates by the mean valid_accuracy 0.900",
+                 "note: train.lr 0.003 and 0.01 tie at 0.9000; the first is shown"]
+        self.assertEqual(said, lines)
         code, _, err = call(rates, "--best-over", "train.lr", "--out", os.path.join(folder, "rates.png"))
-        self.assertEqual((code, err), (0, "delta: train.lr=0.003 of 3 by valid accuracy 0.900\n"))
+        self.assertEqual((code, err.splitlines()), (0, lines))
 
     def test_a_key_that_names_no_axis_is_reported_as_averaged(self):
         widths = os.path.join(folder, "widths")
@@ -214,7 +218,8 @@ class Mixed(unittest.TestCase):
         root = self.folder_of("layers", ("softmax", "overwrite", {"model.layers": "[base_conv, delta]"}), ("linear", "overwrite", {"model.layers": "[]"}))
         self.assertEqual(places(drawn("accuracy", root).axes[0]), ["base_conv + delta", "linear"])
         code, _, err = call(root, "--filter", "model.mixer=softmax", "--out", os.path.join(folder, "l.png"))
-        self.assertEqual((code, err), (2, "plot.py: error: no run has model.mixer=softmax; its values are: base_conv + delta, linear\n"))
+        self.assertEqual((code, err), (2, "plot.py: error: no run has model.mixer=softmax; its values are: [base_conv, delta], linear\n"))
+        self.assertEqual(call(root, "--filter", "model.mixer=[base_conv,delta]", "--out", os.path.join(folder, "l.png"))[0], 0)
 
     def test_names_of_any_signs(self):
         names = ["_hidden", "$x", "a_{b", "x^2", "100%", "\\frac"]
@@ -245,7 +250,21 @@ class Mixed(unittest.TestCase):
                  (("accuracy", []), ("curves", []), ("classes", []), ("heat", ["--x", "overwrites", "--filter", "task.name=overwrite"]))}
         self.assertEqual(notes, {"accuracy": "mean of 3 runs, each a dot; whisker: one standard deviation",
                                  "curves": "mean of 3 runs; band: from the lowest to the highest of them",
-                                 "classes": "mean shares of 3 runs", "heat": "cells: mean of 3 runs"})
+                                 "classes": "mean shares of 3 runs",
+                                 "heat": "cells: mean of 3 runs; pooled over the segments length=128 pairs=8, length=64 pairs=4"})
+
+    def test_what_is_averaged_over_stands_below_every_kind(self):
+        widths = os.path.join(folder, "widths")
+        marks = {"accuracy": "mean of 6 runs, each a dot; whisker: one standard deviation", "classes": "mean shares of 6 runs",
+                 "curves": "mean of 6 runs; band: from the lowest to the highest of them", "heat": "cells: mean of 6 runs"}
+        for kind, mark in marks.items():
+            arguments = ["--x", "overwrites", "--segment", "pairs=4"] if kind == "heat" else []
+            note = drawn(kind, widths, *arguments)._supxlabel.get_text().replace("\n", " ")
+            self.assertEqual(note, f"{mark}; averaged over model.width", kind)
+        note = drawn("accuracy", widths, "--x", "distance")._supxlabel.get_text().replace("\n", " ")
+        self.assertEqual(note, "mean of 6 runs, each a dot; band: one standard deviation; averaged over model.width; "
+                               "pooled over the segments length=128 pairs=8, length=64 pairs=4")
+        self.assertIsNone(drawn("accuracy", widths, "--x", "model.width", "--filter", "seed=1")._supxlabel)
 
     def test_a_run_counts_once_by_whatever_path(self):
         root = self.folder_of("paths", ("delta", "overwrite", {}), ("linear", "overwrite", {}))
@@ -261,6 +280,250 @@ class Mixed(unittest.TestCase):
         files = [synthetic.write_run(os.path.join(root, name), "one", "delta", 1) for name in ("a", "b")]
         code, _, err = call(root, "--out", os.path.join(folder, "t.png"))
         self.assertEqual((code, err), (0, f"plot.py: the run one stands in '{files[0]}' and in '{files[1]}'; the first counts\n"))
+
+
+def convs(*kernels):
+    return "[" + ", ".join([*(f"{{mixer: base_conv, kernel: {kernel}}}" for kernel in kernels), "softmax"]) + "]"
+
+
+class Labels(unittest.TestCase):
+    """Names of any length: layers with options first of all."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.layers, cls.mixed, cls.long = (os.path.join(folder, name) for name in ("conv", "conv-mixed", "conv-long"))
+        for kernel in (8, 16, 32, 64):
+            for seed in (1, 2):
+                name = f"conv{kernel}-{seed}"
+                config = {"model.layers": convs(3, kernel, 3)}
+                synthetic.write_run(os.path.join(cls.layers, name), name, "softmax", seed, config=config)
+        for name, mixer, task, layers in (("m1", "softmax", "overwrite", convs(3, 8)), ("m2", "softmax", "overwrite", convs(3, 16)),
+                                          ("m3", "linear", "overwrite", "[]"), ("m4", "delta", "mqar", "[delta, delta]")):
+            synthetic.write_run(os.path.join(cls.mixed, name), name, mixer, 1, task, config={"model.layers": layers})
+        for number in range(5):
+            note = "a_very-long/name.without+spaces_" * 4
+            config = {"model.note": f"{note}{number}", "train.schedule": "word " * 14 + str(number % 2)}
+            synthetic.write_run(os.path.join(cls.long, str(number)), f"long{number}", "delta", 1, config=config)
+
+    def texts(self, figure):
+        for axis in figure.axes:
+            yield from (axis.title, axis.xaxis.label, axis.yaxis.label, *axis.texts)
+            for ticks, (low, high) in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, sorted(axis.get_ylim()))):
+                yield from (text for text, place in zip(ticks.get_ticklabels(), ticks.get_ticklocs()) if low <= place <= high)
+            if axis.get_legend():
+                yield from (axis.get_legend().get_title(), *axis.get_legend().get_texts())
+        if figure._supxlabel:
+            yield figure._supxlabel
+
+    def test_every_text_lies_inside_and_is_told_apart(self):
+        ways = [(self.layers, *way) for way in (["accuracy"], ["accuracy", "--x", "overwrites"], ["curves"], ["classes"],
+                                                ["heat", "--x", "distance"], ["classes", "--panel", "model.mixer"])]
+        ways += [(self.mixed, "accuracy"), (self.mixed, "curves"),
+                 (self.long, "accuracy", "--x", "model.note", "--hue", "train.schedule"),
+                 (self.long, "accuracy", "--x", "overwrites", "--hue", "model.note", "--panel", "train.schedule"),
+                 (self.long, "heat", "--x", "overwrites", "--hue", "model.note"), (self.long, "classes", "--hue", "model.note")]
+        for root, kind, *arguments in ways:
+            with self.subTest(" ".join([os.path.basename(root), kind, *arguments])):
+                figure = drawn(kind, root, *arguments)
+                page, renderer = figure.bbox, figure.canvas.get_renderer()
+                for text in self.texts(figure):
+                    if text.get_text() and text.get_visible():
+                        box = text.get_window_extent(renderer)
+                        inside = page.x0 - 1 <= box.x0 and box.x1 <= page.x1 + 1 and page.y0 - 1 <= box.y0 and box.y1 <= page.y1 + 1
+                        self.assertTrue(inside, f"'{text.get_text()}' at {box} leaves the page {page}")
+                for axis in figure.axes:
+                    box = axis.get_window_extent(renderer)
+                    self.assertGreater(min(box.width, box.height) / figure.dpi, 0.6)
+                    for texts in (places(axis), legend(figure)):
+                        self.assertEqual(len(set(texts)), len(texts))
+                    for texts in (axis.get_xticklabels(), axis.get_yticklabels()):
+                        boxes = [text.get_window_extent(renderer) for text in texts if text.get_text() and text.get_rotation() == 0]
+                        self.assertFalse(any(a.overlaps(b) for a, b in zip(boxes, boxes[1:])), "tick labels overlap")
+
+    def test_layers_are_named_by_what_differs(self):
+        names = [f"layers.1.kernel={kernel}" for kernel in (16, 32, 64, 8)]
+        self.assertEqual(places(drawn("accuracy", self.layers).axes[0]), names)
+        self.assertEqual(legend(drawn("curves", self.mixed)), ["base_conv + base_conv\nkernel=8 + softmax",
+                                                               "base_conv + base_conv\nkernel=16 + softmax", "linear", "delta"])
+        runs = plot_records.read_paths([self.layers])
+        for run, text in zip(runs, ("delta", "[delta, delta]")):  # one name for both would be none
+            run.config["model.mixer"] = text
+        self.assertEqual(plot_records.labels_of(runs[:2], "model.mixer"), {"delta": "delta", "[delta, delta]": "[delta, delta]"})
+
+    def test_a_page_without_room_is_an_error(self):
+        out = os.path.join(folder, "tiny.png")
+        with unittest.mock.patch("plot.make_room", lambda figure: figure.set_size_inches(0.4, 0.4)):
+            code, text, err = call(self.layers, "--out", out)
+        self.assertEqual((code, text, os.path.exists(out)), (2, "", False))
+        self.assertTrue(err.startswith("plot.py: error: constrained_layout not applied"), err)
+        with unittest.mock.patch("plot_marks.WIDEST", 3):
+            self.assertEqual(call(self.long, "--x", "model.note", "--out", out)[2].split(";")[0],
+                             "plot.py: error: the labels have no room on a page of 3 inches")
+
+
+class Names(unittest.TestCase):
+    """Keys and places have the names that palimpsest compare takes."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.root = os.path.join(folder, "home", "results", "kernels")
+        for kernel in (8, 16):
+            for lr in (1e-3, 1e-2):
+                name = f"{kernel:02x}c0ffee-kernel={kernel}-{lr}"
+                config = {"model.layers": convs(3, kernel), "train.lr": lr, "mixers.softmax.heads": 1}
+                path = synthetic.write_run(os.path.join(cls.root, name), name, "softmax", 1, config=config)
+                with h5py.File(path, "r+") as file:
+                    file["summary/valid_accuracy"] = kernel / 100 + lr
+
+    def setUp(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(os.path.join(folder, "home"))
+
+    def test_an_option_of_a_layer_is_a_key(self):
+        axis = drawn("accuracy", self.root, "--x", "model.layers.1.kernel").axes[0]
+        self.assertEqual((axis.get_xlabel(), [list(line.get_xdata()) for line in axis.lines if getattr(line, "hue", None)]),
+                         ("kernel of layer 1", [[8, 16], [8, 16]]))
+        out = os.path.join(folder, "k.png")
+        kernel = "model.layers.1.kernel"
+        for arguments in (["--hue", kernel], ["--panel", kernel], ["--filter", f"{kernel}=8"], ["--x", "model.layers.2.heads"],
+                          ["--hue", "sweep"], ["--filter", "sweep=kernels"]):
+            self.assertEqual(call(self.root, *arguments, "--out", out)[0], 0, arguments)
+        runs, _ = plot_best.best_over(plot_records.read_paths([self.root]), [kernel])
+        self.assertEqual(sorted((run.value(kernel), run.value("train.lr")) for run in runs), [(16, 1e-3), (16, 1e-2)])
+
+    def test_task_is_the_name_of_the_task_and_values_are_lists(self):
+        counts = {"task=mqar": 12, "task=mqar,overwrite": 24, "model.mixer=delta, softmax": 12, "seed=1.0,3": 16}
+        for wanted, count in counts.items():
+            self.assertEqual(len(plot_records.apply_filters(plot_records.read_paths([sweep]), [wanted])), count, wanted)
+        self.assertEqual(plot_records.check_key("task", plot_records.read_paths([sweep]), "--best-over"), "task.name")
+        for key in ("x", "hue", "panel"):
+            figure, full = (drawn("accuracy", sweep, f"--{key}", name) for name in ("task", "task.name"))
+            self.assertEqual(([axis.get_title() for axis in figure.axes], places(figure.axes[0]), legend(figure)),
+                             ([axis.get_title() for axis in full.axes], places(full.axes[0]), legend(full)))
+
+    def test_a_swept_key_that_the_records_lack_comes_from_the_sweep(self):
+        root = os.path.join(folder, "swept")
+        for name in ("easy", "hard"):
+            synthetic.write_run(os.path.join(root, name), name, "delta", 1)
+        synthetic.write_sweep_file(root, ["easy", "hard"], ["delta", "delta"], [0.9, 0.8])
+        with h5py.File(os.path.join(root, "sweep.h5"), "r+") as file:
+            synthetic.texts(file["runs/config"], "task", ["easy", "hard"])
+            file["runs/config/train.lr"] = [9.0, 9.0]  # the run's own record goes before
+        self.assertEqual(places(drawn("accuracy", root, "--x", "task").axes[0]), ["easy", "hard"])
+        run, = plot_records.read_paths([os.path.join(root, "hard")])
+        self.assertEqual((run.value("task"), run.value("task.name"), run.value("train.lr")), ("hard", "overwrite", 1e-3))
+
+    def test_a_name_below_the_results(self):
+        self.assertEqual(call("kernels")[:2], (0, os.path.join("results", "kernels", "accuracy.png") + "\n"))
+        one = os.path.join("results", "kernels", "08c0ffee-kernel=8-0.001")
+        names = ("kernels/08c0ffee-kernel=8-0.001", "kernels/08c0ffee-kernel=8-0.00", ".")
+        self.assertEqual([plot_records.place_of(name, "results") for name in names], [one, one, "."])
+        os.makedirs("kernels", exist_ok=True)  # holds no run
+        open(os.path.join("results", "kernels", "manifest.yaml"), "w").close()
+        self.assertEqual(plot_records.place_of("kernels", "results"), os.path.join("results", "kernels"))
+        os.rmdir("kernels")
+        self.assertEqual(call("10c0", "--out", "never.png")[2].split(": results")[0], "plot.py: error: '10c0' may be any of 2 runs")
+        self.assertEqual(call("kernels", "--results", "nowhere")[0], 2)
+        self.assertEqual(call("kernel-")[2], "plot.py: error: no such file or folder: 'kernel-', and no sweep or run of that name "
+                                             "in 'results'; did you mean 'kernels'?\n")
+
+
+class Choices(unittest.TestCase):
+    """--best-over has the rules of palimpsest compare, and its words: both read the same files here."""
+
+    def write(self, name, *runs):
+        """Of runs (config, valid accuracy or None for a run that has not ended), by seed where the same config comes again."""
+        root = os.path.join(folder, "choices", name)
+        for number, (config, accuracy) in enumerate(runs):
+            seed = 1 + sum(other == config for other, _ in runs[:number])
+            path = synthetic.write_run(os.path.join(root, str(number)), f"{name}{number}", "delta", seed, config=config, finished=accuracy is not None)
+            if accuracy is not None:
+                with h5py.File(path, "r+") as file:
+                    file["summary/valid_accuracy"] = accuracy
+        return root
+
+    def both(self, root, *keys):
+        """(exit code, lines of stderr) of plot.py, then of compare."""
+        over = [word for key in keys for word in ("--best-over", key)]
+        code, _, err = call(root, *over, "--out", os.path.join(folder, "choice.png"))
+        found = subprocess.run([os.environ["PALIMPSEST_BINARY"], "compare", root, *over], capture_output=True, text=True)
+        return (code, err.splitlines()), (found.returncode, found.stderr.splitlines())
+
+    def check_notes(self, root, key, chosen, *notes):
+        (code, said), (of_compare, wanted) = self.both(root, key)
+        said = [line for line in said if not line.startswith("plot.py: left out")]
+        wanted = [line for line in wanted if line.startswith("note: ") and "averaged over" not in line and "valid questions" not in line]
+        self.assertEqual((code, of_compare, said), (0, 0, [chosen, *notes]))
+        self.assertEqual(wanted, list(notes))
+
+    def check_refusal(self, root, key, reason):
+        (code, said), (of_compare, wanted) = self.both(root, key)
+        self.assertEqual((code, said), (2, [f"plot.py: error: {reason}"]))
+        self.assertEqual((of_compare, wanted), (2, [f"error: {reason.replace('--filter takes', '--by or --where takes')}"]))
+
+    def test_luck_is_refused(self):
+        every = {key: 1 for key in plot_best.NO_OTHER_RUN}
+        root = self.write("luck", *(({**every, "run.backend": backend}, 0.5) for backend in ("auto", "chunk")))
+        self.check_refusal(root, "seed", "--best-over seed would pick luck: a seed is no setting. The mean over seeds is taken by itself")
+        for key in every:
+            self.check_refusal(root, key, f"--best-over {key} would pick luck: {key} makes no other run")
+        self.assertEqual([code for code, _ in self.both(root, "run.backend")], [0, 0])
+        (code, said), _ = self.both(root, "test_accuracy")
+        self.assertEqual((code, said[0].split(". ")[0]), (2, "plot.py: error: no run has 'test_accuracy' (--best-over)"))
+
+    def test_what_makes_no_other_run_tells_no_candidates_apart(self):
+        root = self.write("threads", ({"train.lr": 1e-3, "run.threads": 1}, 0.8), ({"train.lr": 3e-3, "run.threads": 2}, 0.9),
+                          ({"train.lr": 1e-2, "run.threads": 2}, 0.7))
+        self.check_notes(root, "train.lr", "train.lr=0.003: chosen among 3 candidates by the mean valid_accuracy 0.900")
+
+    def test_other_questions_are_refused(self):
+        def reason(key, asked):
+            return f"the values of {key} were tried on different questions ({asked} differs), so their accuracies do not compare; --filter takes them apart"
+
+        segments = {"task.train.0.examples": 64, "task.test.0.examples": 8, "task.valid": "[]"}
+        for key, values in (("task.pairs", (2, 3)), ("task.test.0.examples", (8, 9)), ("task.valid.0.length", (16, 32))):
+            root = self.write(key, *(({**segments, key: value}, 0.5) for value in values))
+            self.check_refusal(root, key, reason(key, f"task.{key.rsplit('.', 1)[1]} of segment 0"))
+        for key, values in (("data.seed", (0, 1)), ("eval.mean", ("answers", "examples"))):
+            self.check_refusal(self.write(key, *(({key: value}, 0.5) for value in values)), key, reason(key, key))
+        root = self.write("task", *(({**segments, "task.name": name, **own}, 0.5) for name, own in (("mqar", {"task.filler": "zero"}), ("overwrite", {}))))
+        self.check_refusal(root, "task.name", reason("task.name", "task.name"))
+        self.assertEqual(self.both(root, "task")[0], self.both(root, "task.name")[0])
+        train = {**segments, "task.valid": "train"}  # the training segments' options, another number of examples
+        root = self.write("examples", *(({**train, "task.train.0.examples": count}, accuracy) for count, accuracy in ((64, 0.5), (128, 0.7), (256, 0.6))))
+        self.check_notes(root, "task.train.0.examples", "task.train.0.examples=128: chosen among 3 candidates by the mean valid_accuracy 0.700")
+        root = self.write("length", *(({**train, "task.train.0.length": length}, 0.5) for length in (16, 32)))
+        self.check_refusal(root, "task.train.0.length", reason("task.train.0.length", "task.length of segment 0"))
+
+    def test_the_mean_is_over_the_runs_that_have_a_result(self):
+        rates = [({"train.lr": lr}, accuracy) for lr, accuracy in ((1e-3, 0.7), (1e-3, 0.6), (3e-3, 0.9), (3e-3, None), (1e-2, 0.8), (1e-2, 0.7))]
+        self.check_notes(self.write("missing", *rates), "train.lr",
+                         "train.lr=0.003: chosen among 3 candidates by the mean valid_accuracy 0.900; 1 run has none",
+                         "note: train.lr 0.003 was judged by 1 of its 2 runs")
+        root = self.write("none", ({"train.lr": 1e-3}, None), ({"train.lr": 3e-3}, None))
+        (code, said), (_, wanted) = self.both(root, "train.lr")
+        self.assertEqual((code, said[0]), (2, "note: no run has a valid_accuracy yet: nothing was chosen"))
+        self.assertIn(said[0], wanted)
+
+    def test_an_end_of_the_grid_is_told(self):
+        for name, accuracies, lr, end in (("high", (0.7, 0.8, 0.9), 0.01, "largest"), ("low", (0.9, 0.8, 0.7), 0.001, "smallest")):
+            root = self.write(name, *(({"train.lr": lr}, accuracy) for lr, accuracy in zip((1e-3, 3e-3, 1e-2), accuracies)))
+            self.check_notes(root, "train.lr", f"train.lr={lr}: chosen among 3 candidates by the mean valid_accuracy 0.900",
+                             f"note: best train.lr {lr} is the {end} tried")
+
+    def test_what_follows_from_the_chosen_key_is_chosen_with_it(self):
+        root = self.write("schedule", ({"train.schedule": "cosine", "train.lr_final": 0.1}, 0.6), ({"train.schedule": "constant"}, 0.7))
+        self.check_notes(root, "train.schedule", "train.schedule=constant: chosen among 2 candidates by the mean valid_accuracy 0.700")
+        runs = plot_records.read_paths([self.write("base", ({"train.lr": 1e-3}, 0.6), ({"train.lr": 3e-3}, 0.7))])
+        for run, name in zip(runs, ("slow", "fast")):  # as the files that a sweep takes settings from
+            run.config["train"], run.bases = name, ("train",)
+        best, said = plot_best.best_over(runs, ["train"])
+        self.assertEqual((best, said), (runs[1:], ["train=fast: chosen among 2 candidates by the mean valid_accuracy 0.700",
+                                                     "note: the candidates differ in train.lr too"]))
+        pairs = [({"model.width": width, "train.lr": lr}, 0.5) for width, lr in ((16, 1e-3), (64, 3e-3))]  # each width at its own rate
+        (code, said), _ = self.both(self.write("zipped", *pairs), "train.lr")
+        self.assertEqual((code, [line.split(" by ")[0] for line in said]),
+                         (0, ["16: train.lr=0.001: chosen among 1 candidate", "64: train.lr=0.003: chosen among 1 candidate"]))
 
 
 class Segments(unittest.TestCase):
@@ -323,6 +586,24 @@ class Script(unittest.TestCase):
             file.write(f"PALIMPSEST_PYTHON={shlex.quote(sys.executable)}\n")
         found = subprocess.run([*bare, script, "--help"], capture_output=True, text=True, cwd=folder, env=clean)
         self.assertEqual((found.returncode, found.stderr), (0, ""))
+
+
+    def test_a_python_whose_h5py_cannot_be_imported_starts_the_one_that_works(self):
+        script, broken, working = os.path.join(SOURCE, "scripts", "plot.py"), os.path.join(folder, "broken"), os.path.join(folder, "working python")
+        os.makedirs(os.path.join(broken, "h5py"))
+        with open(os.path.join(broken, "h5py", "__init__.py"), "w") as file:
+            file.write("raise ImportError('libhdf5.so.310: no such file\\nor another line')\n")
+        with open(working, "w") as file:
+            file.write(f'#!/bin/sh\nunset PYTHONPATH\necho started anew >&2\nexec {shlex.quote(sys.executable)} "$@"\n')
+        os.chmod(working, 0o755)
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("PALIMPSEST_")}
+        environment = {**clean, "PYTHONPATH": broken, "PALIMPSEST_PYTHON": working}
+        found = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, cwd=folder, env=environment)
+        self.assertEqual((found.returncode, found.stderr, found.stdout[:14]), (0, "started anew\n", "usage: plot.py"))
+        environment["PALIMPSEST_STARTED_ANEW"] = "1"
+        found = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, cwd=folder, env=environment)
+        self.assertEqual((found.returncode, found.stdout), (1, ""))
+        self.assertIn("lacks h5py that works (ImportError: libhdf5.so.310: no such file); run scripts/setup.sh", found.stderr)
 
 
 class Measures(unittest.TestCase):
@@ -401,6 +682,38 @@ class Files(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertTrue(err.startswith(f"plot.py: left out: '{bad}' is damaged ("), err)
 
+    def test_a_file_that_lacks_parts_is_damaged(self):
+        some, out = os.path.join(folder, "parts"), os.path.join(folder, "parts.png")
+        synthetic.write_run(os.path.join(some, "good"), "good", "delta", 1)
+        for part in ("summary", "config", "provenance", "eval/answer_class", "eval/slice_split", "train/step", "run_id"):
+            bad = synthetic.write_run(os.path.join(some, "bad"), "bad", "delta", 2)
+            with h5py.File(bad, "r+") as file:
+                del (file.attrs if part == "run_id" else file)[part]
+            for kind in ("accuracy", "curves", "classes"):
+                code, _, err = call(some, "--kind", kind, "--out", out)
+                self.assertEqual((code, err.count("\n")), (0, 1), err)
+                self.assertTrue(err.startswith(f"plot.py: left out: '{bad}' is damaged (") and part.split("/")[-1] in err, err)
+        for alone in (os.path.dirname(bad), bad):
+            code, _, err = call(alone, "--out", out)
+            self.assertEqual((code, err.splitlines()[1:]), (2, ["plot.py: error: no readable run"]), err)
+        with open(bad, "r+b") as file:
+            file.truncate(1000)
+        self.assertEqual(call(bad, os.path.join(some, "good"), "--out", out)[0], 0)
+
+    def test_a_damaged_sweep_file_leaves_its_runs(self):
+        some, out = os.path.join(folder, "torn"), os.path.join(folder, "torn.png")
+        synthetic.write_run(os.path.join(some, "good"), "good", "delta", 1)
+        synthetic.write_sweep_file(some, ["good"], ["delta"], [0.9])
+        sweep_file = os.path.join(some, "sweep.h5")
+        with h5py.File(sweep_file, "r+") as file:
+            del file["runs/present"]
+        code, _, err = call(some, "--out", out)
+        self.assertEqual((code, err.count("\n")), (0, 1), err)
+        self.assertTrue(err.startswith(f"plot.py: left out: '{sweep_file}' is damaged ("), err)
+        shutil.rmtree(os.path.join(some, "good"))
+        code, _, err = call(some, "--out", out)
+        self.assertEqual((code, err.splitlines()[1:]), (2, ["plot.py: error: no readable run"]), err)
+
 
 class Mistakes(unittest.TestCase):
     def check(self, message, *arguments):
@@ -411,14 +724,14 @@ class Mistakes(unittest.TestCase):
 
     def test_messages(self):
         config = "model.mixer, model.width, "
-        keys = f"best_policy_accuracy, {config}parameters, seconds, seed, state_bytes, task.name, test_accuracy, test_stale_rate, train.lr"
+        keys = f"best_policy_accuracy, {config}parameters, seconds, seed, state_bytes, sweep, task, task.name, test_accuracy, test_stale_rate, train.lr"
         self.check(f"no run has 'model.mixr' (--hue); did you mean 'model.mixer'? There are: {keys}", sweep, "--hue", "model.mixr")
         self.check(f"no run has 'colour' (--panel). There are: {keys}", sweep, "--panel", "colour")
         self.check("no run has 'test_acuracy' (--y); did you mean 'test_accuracy'? There are: best_policy_accuracy, parameters, seconds, "
                    "state_bytes, test_accuracy, test_stale_rate", sweep, "--y", "test_acuracy")
         self.check("no run has seed=9; its values are: 1, 2, 3", sweep, "--filter", "seed=9")
         self.check("--filter wants key=value, got 'seed'", sweep, "--filter", "seed")
-        self.check(f"no such file or folder: '{folder}/nowhere'", os.path.join(folder, "nowhere"))
+        self.check(f"no such file or folder: '{folder}/nowhere', and no sweep or run of that name in 'results'", os.path.join(folder, "nowhere"))
         self.check("--x overwrites needs --y test_accuracy, valid_accuracy, or a rate of answers such as test_stale_rate, not 'seconds'",
                    sweep, "--x", "overwrites", "--y", "seconds")
         self.check("no answer class 'wrong'; there are: correct, stale, other_current, other_former, unbound, not_a_value",
