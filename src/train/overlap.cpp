@@ -11,10 +11,24 @@
 namespace palimpsest::train {
 namespace {
 
-// Of fresh data, which have no end, so much is looked at.
-constexpr std::int64_t most_examples = 200'000, most_tokens = 50'000'000;
+// So much is looked at, since whoever starts a run waits for it: a few seconds on two cores. Of fresh data, which have no end, the first of
+// these examples; of fixed data all, or the first of each segment.
+constexpr std::int64_t most_fresh_examples = 200'000, most_training_tokens = 30'000'000, most_held_out_tokens = 10'000'000;
 // Rows that are made at a time.
 constexpr std::size_t rows_at_a_time = 1024;
+
+// How many examples of each segment are looked at: all, or as many as its share of `most_tokens` holds where there are more.
+std::vector<std::int64_t> examined(const std::vector<Segment>& list, std::int64_t most_tokens) {
+    const auto length = [](const Segment& segment) { return segment.program->shape().length; };
+    double tokens = 0;
+    for (const Segment& segment : list) tokens += static_cast<double>(segment.examples) * static_cast<double>(length(segment));
+    std::vector<std::int64_t> counts;
+    for (const Segment& segment : list) {
+        const std::int64_t share = most_tokens / static_cast<std::int64_t>(list.size()) / length(segment);
+        counts.push_back(tokens <= static_cast<double>(most_tokens) ? segment.examples : std::min(segment.examples, std::max<std::int64_t>(1, share)));
+    }
+    return counts;
+}
 
 std::uint64_t hash_row(const std::int64_t* tokens, std::int64_t length) {
     std::uint64_t hash = 0xCBF29CE484222325ull ^ static_cast<std::uint64_t>(length);
@@ -55,10 +69,12 @@ private:
 class HeldOut {
 public:
     HeldOut(Rows& rows, const std::vector<Segment>& list, std::uint64_t seed, Stream stream) {
-        for (const Segment& segment : list) {
+        const std::vector<std::int64_t> counts = examined(list, most_held_out_tokens);
+        for (std::size_t s = 0; s < list.size(); ++s) {
+            const Segment& segment = list[s];
             lengths_.insert(segment.program->shape().length);
-            for (std::int64_t first = 0; first < segment.examples; first += rows_at_a_time) {
-                std::vector<std::uint64_t> ids(std::min(rows_at_a_time, static_cast<std::size_t>(segment.examples - first)));
+            for (std::int64_t first = 0; first < counts[s]; first += rows_at_a_time) {
+                std::vector<std::uint64_t> ids(std::min(rows_at_a_time, static_cast<std::size_t>(counts[s] - first)));
                 std::iota(ids.begin(), ids.end(), static_cast<std::uint64_t>(first));
                 rows.for_each(*segment.program, seed, stream, ids, [this](std::uint64_t hash) { hashes_.push_back(hash); });
             }
@@ -94,10 +110,16 @@ std::string overlap_problem(const RunSpec& spec, const Segments& segments, int t
     const bool fixed = spec.data.mode == DataMode::fixed;
     const std::int64_t steps = fixed ? std::min(order.steps(), order.epoch_steps()) : order.steps();
     std::int64_t found = 0, examples = 0, tokens = 0;
-    for (std::int64_t step = 0; step < steps && (fixed || (examples < most_examples && tokens < most_tokens)); ++step) {
+    std::vector<std::int64_t> left = examined(segments.train, most_training_tokens);  // of fixed data
+    std::int64_t all_left = std::accumulate(left.begin(), left.end(), std::int64_t{0});
+    for (std::int64_t step = 0; step < steps && (fixed ? all_left > 0 : examples < most_fresh_examples && tokens < most_training_tokens); ++step) {
         const Turn turn = order.at(step);
-        const Program& program = *segments.train[static_cast<std::size_t>(turn.segment)].program;
+        const auto segment = static_cast<std::size_t>(turn.segment);
+        const Program& program = *segments.train[segment].program;
         const std::int64_t length = program.shape().length;
+        if (fixed && left[segment] <= 0) continue;
+        left[segment] -= turn.rows;
+        all_left -= std::min(turn.rows, left[segment] + turn.rows);
         examples += turn.rows;
         if (!valid.has_length(length) && !test.has_length(length)) continue;
         tokens += turn.rows * length;

@@ -58,6 +58,19 @@ TEST_CASE("fixed data are searched to their end, fresh data as far as said", "[t
     CHECK(problem(spec).empty());
 }
 
+TEST_CASE("of more than can be searched while somebody waits, each segment has its share", "[train][overlap]") {
+    // 40 million tokens, and behind them the segment that holds test examples; among 16 million held-out tokens, the last segment does.
+    RunSpec spec = small_run();
+    spec.task.train = {segment("mqar", "{length: 8, pairs: 1, vocabulary: 4}", 5'000'000), segment("mqar", tiny, 8)};
+    spec.task.valid = {segment("mqar", "{length: 6, pairs: 1, vocabulary: 4}", 1)};
+    spec.task.test = {segment("mqar", "{length: 16, pairs: 1, vocabulary: 4}", 1'000'000), segment("mqar", tiny, 20)};
+    spec.data.segments = SegmentOrder::in_order;
+    spec.data.mode = DataMode::fixed;
+    spec.train.batch = 100;
+    spec.train.steps = 60'000;
+    CHECK(problem(spec) == "8 of the first 1875008 training examples of task 'mqar' are valid or test examples too." + advice);
+}
+
 TEST_CASE("each seed has its own training examples, and every thread count the same finding", "[train][overlap]") {
     RunSpec spec = small_run();
     const std::string few = "{length: 8, pairs: 1, vocabulary: 64}";  // 31 keys, 32 values
