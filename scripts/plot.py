@@ -21,12 +21,13 @@ import warnings
 import own_python  # noqa: F401, first: starts this script anew where numpy and its like are
 import numpy as np
 
+from plot_answers import (Answers, by_slice, drop_unasked, drop_unmeasured, number_of, pooled_segments, same_but_seed,
+                          segment_options, varies_by_segment)
 from plot_best import best_over
 from plot_marks import (POLICY_STYLE, add_legend, add_note, draw_bars, draw_line, draw_range, make_room, plain_number, scale_axis,
                         share_axis, style, wrap)
-from plot_records import (ACCURACY, SLICE_AXES, Answers, PlotError, apply_filters, by_slice, check_key, choose_axes, distinct,
-                          drop_unasked, drop_unmeasured, format_value, having, is_measured, labels_of, mixer_key, is_number, number_of,
-                          place_of, pooled_segments, read_paths, same_but_seed, segment_options, varies_by_segment, varying, words)
+from plot_records import (ACCURACY, SLICE_AXES, PlotError, apply_filters, check_key, choose_axes, distinct, format_value, having,
+                          is_measured, labels_of, mixer_key, is_number, place_of, read_paths, varying, words)
 
 CLASS_COLOURS = {
     "correct": "#009E73",

@@ -116,6 +116,8 @@ RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step) {
         std::rethrow_exception(thrown);
     } catch (const std::exception& error) {
         failure = failure_of(error);
+    } catch (...) {  // a listener's end must not throw
+        failure = {"error", "it is not known why", -1};
     }
     failure.step = step > 0 ? step : -1;
     return failure;

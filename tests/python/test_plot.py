@@ -19,6 +19,7 @@ SOURCE = os.environ.get("PALIMPSEST_SOURCE_DIR") or os.path.dirname(os.path.dirn
 sys.path[:0] = [os.path.join(SOURCE, "scripts"), os.path.join(SOURCE, "tests", "python")]
 
 import plot
+import plot_answers
 import plot_best
 import plot_records
 import synthetic
@@ -153,7 +154,7 @@ class Pictures(unittest.TestCase):
         self.assertEqual(sorted(mixers), sorted(synthetic.SKILL))
         self.assertEqual([t.get_text() for t in accuracy.get_yticklabels()], [*mixers, "best shallow policy"])
         runs = plot_records.apply_filters(plot_records.read_paths([sweep]), ["task.name=overwrite", "model.mixer=linear"])
-        rates = [plot_records.by_slice(run, "test_accuracy", "overwrites")[0][(2, "2")] for run in runs]
+        rates = [plot_answers.by_slice(run, "test_accuracy", "overwrites")[0][(2, "2")] for run in runs]
         self.assertAlmostEqual(accuracy.images[0].get_array()[mixers.index("linear"), 2], np.mean(rates))
 
     def test_best_over_chooses_on_valid_questions_alone(self):
@@ -563,7 +564,7 @@ class Segments(unittest.TestCase):
         path = synthetic.write_run(os.path.join(folder, "policies"), "p", "delta", 1)
         with h5py.File(path, "r+") as file:
             file["eval/policy_answers"][...] = counts
-        _, policies = plot_records.by_slice(plot_records.read_run(path), "test_accuracy", "overwrites")
+        _, policies = plot_answers.by_slice(plot_records.read_run(path), "test_accuracy", "overwrites")
         # segment 0: 400 - 50 n by the second; segment 1: 340 by the first
         self.assertEqual([round(share, 6) for share in policies.values()], [(400 - 50 * n + 340) / 2000 for n in range(4)])
 
@@ -612,17 +613,17 @@ class Measures(unittest.TestCase):
         with h5py.File(run.file, "r") as file:
             counts, overwrites = file["eval/answers"][-1], file["eval/slice_overwrites"][:]
             test = file["eval/slice_split"][:] == 1
-        rates, policies = plot_records.by_slice(run, "test_accuracy", "overwrites")
+        rates, policies = plot_answers.by_slice(run, "test_accuracy", "overwrites")
         self.assertEqual(list(rates), [(n, str(n)) for n in range(4)])
         for (n, _), rate in rates.items():
             rows = counts[test & (overwrites == n)]
             self.assertAlmostEqual(rate, rows[:, 0].sum() / rows.sum())
         # last_write: 340 of 1000 everywhere; majority: 400 - 50 n
         self.assertEqual([round(share, 6) for share in policies.values()], [0.4, 0.35, 0.34, 0.34])
-        stale, none = plot_records.by_slice(run, "valid_stale_rate", "distance")
+        stale, none = plot_answers.by_slice(run, "valid_stale_rate", "distance")
         self.assertEqual([words for _, words in stale], ["1–8", "9–32", "33–64"])
         self.assertEqual(none, {})
-        segments, _ = plot_records.by_slice(run, "test_accuracy", "segment")
+        segments, _ = plot_answers.by_slice(run, "test_accuracy", "segment")
         self.assertEqual([words for _, words in segments], ["length=64\npairs=4", "length=128\npairs=8"])
 
 
