@@ -1,35 +1,45 @@
-// Batches made on the device by the very programs that make them on the host. Only nvcc reads this file; no torch, no fmt.
+// The kernel that makes batches on the device. Only nvcc reads this file; no torch, no fmt.
 #pragma once
 
+#include "task/device.h"
 #include "task/sinks.h"
+
+#include <algorithm>
 
 namespace palimpsest {
 
-// One thread an example. `program.table` points to device memory; `workspace` holds workspace_words(program) words an example. `fault`
-// keeps the first Fault seen (0: none), so that the host can ask once in a while instead of at every step.
+// One thread an example. A thread goes through its events one after the other and waits for its own memory most of the time, so that
+// few threads a block, over many multiprocessors, are quicker than full warps: their working memory then stays in the first cache.
 template <class P>
-__global__ void layout_kernel(P program, std::uint64_t seed, Stream stream, const std::uint64_t* examples, std::int64_t count, BatchView out,
-                              std::int64_t* workspace, int* fault) {
+__global__ void layout_kernel(P program, Stream stream, DeviceBatch batch) {
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (row >= count) return;
-    Rng rng(seed, stream, examples[row]);
-    LayoutSink sink(program, workspace + row * workspace_words(program), out, row);
+    if (row >= batch.lanes * batch.rows) return;
+    const std::uint64_t seed = batch.seeds[row / batch.rows];
+    Rng rng(seed, stream, BatchIds(batch.range, seed)(row % batch.rows));
+    LayoutSink sink(program, batch.workspace + row * workspace_words(program), batch.out, row);
     program.emit(rng, sink);
-    const Fault result = sink.finish();
-    if (result != Fault::none) atomicCAS(fault, 0, static_cast<int>(result));
+    if (sink.finish() != Fault::none && *batch.fault == 0) *batch.fault = batch.mark;
 }
 
-// Kernels of templates are local to their file; this is what other files call.
 template <class P>
-void launch_layout(const P& program, std::uint64_t seed, Stream stream, const std::uint64_t* examples, std::int64_t count, BatchView out,
-                   std::int64_t* workspace, int* fault, cudaStream_t cuda_stream) {
-    constexpr int threads = 64;
-    layout_kernel<P><<<static_cast<unsigned>((count + threads - 1) / threads), threads, 0, cuda_stream>>>(program, seed, stream, examples,
-                                                                                                       count, out, workspace, fault);
+const char* launch_layout(const EventProgram& program, Stream stream, const DeviceBatch& batch) {
+    const std::int64_t examples = batch.lanes * batch.rows;
+    if (examples == 0) return nullptr;
+    P on_device = static_cast<const P&>(program);
+    on_device.table = batch.table;
+    constexpr std::int64_t blocks_wanted = 512, most_threads = 32;
+    const std::int64_t threads = std::clamp<std::int64_t>(examples / blocks_wanted, 1, most_threads);
+    layout_kernel<P><<<static_cast<unsigned>((examples + threads - 1) / threads), static_cast<unsigned>(threads), 0,
+                       static_cast<cudaStream_t>(batch.stream)>>>(on_device, stream, batch);
+    const cudaError_t error = cudaGetLastError();
+    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
+
+template <class P>
+struct RegisterDeviceTask {
+    RegisterDeviceTask() { register_device_launcher(typeid(P), launch_layout<P>); }
+};
 
 }  // namespace palimpsest
 
-#define PALIMPSEST_DEVICE_TASK(P)                                                                                                  \
-    template void palimpsest::launch_layout<P>(const P&, std::uint64_t, palimpsest::Stream, const std::uint64_t*, std::int64_t,    \
-                                               palimpsest::BatchView, std::int64_t*, int*, cudaStream_t);
+#define PALIMPSEST_DEVICE_TASK(P) static const palimpsest::RegisterDeviceTask<P> registered_on_device;

@@ -10,6 +10,7 @@
 //     const RegisterTask<NameTask> registered;
 #pragma once
 
+#include "core/error.h"
 #include "task/sinks.h"
 #include "task/task.h"
 #include "task/trace.h"
@@ -78,8 +79,19 @@ public:
         return sink.take_lines();
     }
 
+    bool on_device() const override { return launcher() != nullptr; }
+    std::span<const std::uint32_t> table() const override { return table_; }
+    std::int64_t workspace_words() const override { return palimpsest::workspace_words(program_); }
+    void generate_on_device(Stream stream, const DeviceBatch& batch) const override {
+        if (const char* error = launcher()(program_, stream, batch)) fail(ExitCode::run_failed, "making a batch on the GPU: {}", error);
+    }
+
 private:
-    std::size_t words() const { return static_cast<std::size_t>(workspace_words(program_)); }
+    static DeviceLauncher launcher() {
+        static const DeviceLauncher found = find_device_launcher(typeid(P));
+        return found;
+    }
+    std::size_t words() const { return static_cast<std::size_t>(workspace_words()); }
     std::size_t answers_each() const { return static_cast<std::size_t>(shape_.queries * shape_.vocabulary.value_tokens); }
 
     template <class Sink>

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <typeindex>
 
 namespace palimpsest {
 
@@ -16,6 +17,11 @@ namespace {
 std::map<std::string, std::unique_ptr<Task>, std::less<>>& registry() {
     static std::map<std::string, std::unique_ptr<Task>, std::less<>> tasks;
     return tasks;
+}
+
+std::map<std::type_index, DeviceLauncher>& launchers() {
+    static std::map<std::type_index, DeviceLauncher> by_program;
+    return by_program;
 }
 
 std::uint64_t add(std::uint64_t hash, const std::vector<std::int64_t>& words) {
@@ -49,6 +55,13 @@ const char* to_string(Policy policy) {
 
 bool is_shallow(Policy policy, const Shape& shape) {
     return shape.max_overwrites > 0 || (policy != Policy::first_of_key && policy != Policy::random_of_key);
+}
+
+void register_device_launcher(const std::type_info& program, DeviceLauncher launcher) { launchers()[program] = launcher; }
+
+DeviceLauncher find_device_launcher(const std::type_info& program) {
+    const auto found = launchers().find(program);
+    return found == launchers().end() ? nullptr : found->second;
 }
 
 std::vector<std::string> task_names() {

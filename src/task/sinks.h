@@ -16,11 +16,17 @@ struct Fact {
     std::int64_t changes = 0;    // writes that changed it
 };
 
-// Every write so far, in order. The last entry of a key is current, earlier ones are former. Linear scans: logs are short.
+// Every write so far, in order. The last entry of a key is current, earlier ones are former. A table of open addresses leads from a key
+// to its last entry, so that a row of a thousand tokens takes no scan for each of its questions.
 class WriteLog {
 public:
+    PALIMPSEST_HD static std::int64_t words(std::int64_t capacity) { return 4 * capacity + slots(capacity); }
+
     PALIMPSEST_HD WriteLog(std::int64_t* words, std::int64_t capacity)
-        : keys_(words), values_(words + capacity), ends_(words + 2 * capacity), capacity_(capacity) {}
+        : keys_(words), values_(words + capacity), ends_(words + 2 * capacity), changes_(words + 3 * capacity),
+          last_(words + 4 * capacity), capacity_(capacity), mask_(slots(capacity) - 1) {
+        for (std::int64_t i = 0; i <= mask_; ++i) last_[i] = -1;
+    }
 
     PALIMPSEST_HD std::int64_t size() const { return size_; }
     PALIMPSEST_HD std::int64_t key(std::int64_t i) const { return keys_[i]; }
@@ -28,41 +34,48 @@ public:
 
     PALIMPSEST_HD bool append(std::int64_t key, std::int64_t value, std::int64_t end) {
         if (size_ == capacity_) return false;
+        std::int64_t& last = last_[slot(key)];
+        changes_[size_] = last < 0 ? 0 : changes_[last] + (values_[last] != value ? 1 : 0);
         keys_[size_] = key;
         values_[size_] = value;
-        ends_[size_++] = end;
+        ends_[size_] = end;
+        last = size_++;
         return true;
     }
 
     PALIMPSEST_HD Fact find(std::int64_t key) const {
-        Fact fact;
-        bool seen = false;
-        for (std::int64_t i = 0; i < size_; ++i) {
-            if (keys_[i] != key) continue;
-            if (seen && values_[i] != fact.value) ++fact.changes;
-            fact.value = values_[i];
-            fact.end = ends_[i];
-            seen = true;
-        }
-        return fact;
+        const std::int64_t last = last_[slot(key)];
+        return last < 0 ? Fact{} : Fact{values_[last], ends_[last], changes_[last]};
     }
 
-    PALIMPSEST_HD bool is_current(std::int64_t i) const {
-        for (std::int64_t j = i + 1; j < size_; ++j)
-            if (keys_[j] == keys_[i]) return false;
-        return true;
-    }
+    PALIMPSEST_HD bool is_current(std::int64_t i) const { return last_[slot(keys_[i])] == i; }
 
 private:
-    std::int64_t *keys_, *values_, *ends_;
-    std::int64_t capacity_, size_ = 0;
+    // At least twice the entries, so that a search ends soon; a power of two.
+    PALIMPSEST_HD static std::int64_t slots(std::int64_t capacity) {
+        std::int64_t count = 2;
+        while (count < 2 * capacity) count *= 2;
+        return count;
+    }
+
+    // Where a key's last entry is kept, or would be.
+    PALIMPSEST_HD std::int64_t slot(std::int64_t key) const {
+        auto at = static_cast<std::int64_t>(static_cast<std::uint64_t>(key) * 0x9E3779B97F4A7C15ull >> 32) & mask_;
+        while (last_[at] >= 0 && keys_[last_[at]] != key) at = (at + 1) & mask_;
+        return at;
+    }
+
+    std::int64_t *keys_, *values_, *ends_, *changes_, *last_;
+    std::int64_t capacity_, mask_, size_ = 0;
 };
 
 // How a program broke its own shape: a mistake in the task's file.
 enum class Fault : std::int8_t { none, length, queries, writes, unbound_read, no_removed_token };
 
 // Words of memory that a sink of this program needs.
-PALIMPSEST_HD inline std::int64_t workspace_words(const EventProgram& program) { return 3 * program.shape.writes + program.scratch; }
+PALIMPSEST_HD inline std::int64_t workspace_words(const EventProgram& program) {
+    return WriteLog::words(program.shape.writes) + program.scratch;
+}
 
 // The events, laid out token by token; a sink adds what it wants to know by hiding the on_… members.
 template <class Derived>
@@ -70,7 +83,7 @@ class EventSink {
 public:
     PALIMPSEST_HD EventSink(const EventProgram& program, std::int64_t* workspace)
         : shape_(program.shape), vocabulary_(program.shape.vocabulary), log_(workspace, program.shape.writes),
-          scratch_(workspace + 3 * program.shape.writes) {}
+          scratch_(workspace + WriteLog::words(program.shape.writes)) {}
 
     PALIMPSEST_HD void write(std::int64_t key, std::int64_t value) {
         self().on_write(key, value);

@@ -1,5 +1,7 @@
 #include "train/data.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -9,8 +11,6 @@
 namespace palimpsest::train {
 namespace {
 
-// Training segments never share draws: the segment's number stands in the bits above any example count.
-constexpr int segment_bits = 40;
 constexpr std::int64_t most_fresh = std::int64_t{1} << segment_bits;
 
 // These bound the products of steps and examples, and the table of turns.
@@ -149,47 +149,96 @@ Turn BatchOrder::at(std::int64_t step) const {
     return turn;
 }
 
+BatchRange BatchOrder::range(const Turn& turn) const {
+    return {.segment = static_cast<std::uint64_t>(turn.segment) << segment_bits,
+            .first = static_cast<std::uint64_t>(turn.batch * batch_),
+            .epoch = static_cast<std::uint64_t>(turn.epoch),
+            .examples = static_cast<std::uint32_t>(segment_examples_[static_cast<std::size_t>(turn.segment)]),
+            .shuffled = mode_ == DataMode::fixed && order_ == DataOrder::shuffled};
+}
+
 std::vector<std::uint64_t> BatchOrder::examples(const Turn& turn, std::uint64_t seed) const {
-    const std::uint64_t segment = static_cast<std::uint64_t>(turn.segment) << segment_bits;
-    const auto first = static_cast<std::uint64_t>(turn.batch * batch_);
+    const BatchIds ids(range(turn), seed);
     std::vector<std::uint64_t> out(static_cast<std::size_t>(turn.rows));
-    if (mode_ == DataMode::fixed && order_ == DataOrder::shuffled) {
-        Rng rng(seed, Stream::shuffle, segment | static_cast<std::uint64_t>(turn.epoch));
-        const Permutation permutation(static_cast<std::uint32_t>(segment_examples_[static_cast<std::size_t>(turn.segment)]), rng);
-        for (std::size_t i = 0; i < out.size(); ++i) out[i] = segment | permutation(static_cast<std::uint32_t>(first + i));
-    } else {
-        for (std::size_t i = 0; i < out.size(); ++i) out[i] = segment | (first + i);
-    }
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = ids(static_cast<std::int64_t>(i));
     return out;
 }
 
 TrainData::TrainData(const Segments& segments, BatchOrder order, std::vector<std::uint64_t> lane_seeds, at::Device device,
                      int threads)
-    : segments_(segments.train), order_(std::move(order)), lane_seeds_(std::move(lane_seeds)), device_(device), threads_(threads) {}
+    : segments_(segments.train), order_(std::move(order)), lane_seeds_(std::move(lane_seeds)), device_(device), threads_(threads) {
+    const auto compiled = [](const Segment& segment) { return segment.program->on_device(); };
+    if (!device_.is_cuda() || !std::all_of(segments_.begin(), segments_.end(), compiled)) return;
+    const auto here = at::TensorOptions().dtype(at::kLong);
+    at::Tensor seeds = at::empty({lanes()}, here);
+    std::copy(lane_seeds_.begin(), lane_seeds_.end(), seeds.data_ptr<std::int64_t>());
+    seeds_ = seeds.to(device_);
+    fault_ = at::zeros({1}, here.pinned_memory(true));
+    // One batch is made after the other, so that all segments share the memory of the largest.
+    std::int64_t words = 1;
+    for (const Segment& segment : segments_) words = std::max(words, segment.program->workspace_words() * lanes() * order_.batch_rows());
+    workspace_ = at::empty({words}, here.device(device_));
+    for (const Segment& segment : segments_) {
+        const std::span<const std::uint32_t> table = segment.program->table();
+        at::Tensor copy = at::empty({static_cast<std::int64_t>(table.size())}, at::kInt);
+        std::copy(table.begin(), table.end(), copy.data_ptr<std::int32_t>());
+        tables_.push_back(copy.to(device_));
+    }
+}
 
 Batch TrainData::batch(std::int64_t step) const {
-    const Turn turn = order_.at(step);
-    const Program& program = *segments_[static_cast<std::size_t>(turn.segment)].program;
-    const Shape& shape = program.shape();
-    const auto lanes = static_cast<std::int64_t>(lane_seeds_.size());
-    const std::int64_t answers = shape.queries * shape.vocabulary.value_tokens;
+    if (!tables_.empty()) return on_device(step);
     const bool gpu = device_.is_cuda();
-    const auto options = at::TensorOptions().dtype(at::kLong).pinned_memory(gpu);
-    Batch out{at::empty({lanes, turn.rows, shape.length}, options), at::empty({lanes, turn.rows, answers}, options),
-              at::empty({lanes, turn.rows * answers}, options), shape.vocabulary.value_tokens};
-    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+    Batch out = on_host(step, gpu);
+    if (gpu)
+        for (at::Tensor* part : {&out.tokens, &out.positions, &out.targets}) *part = part->to(device_, /*non_blocking=*/true);
+    return out;
+}
+
+Batch TrainData::empty(const Turn& turn, const at::TensorOptions& options) const {
+    const Shape& shape = program_of(turn).shape();
+    const std::int64_t answers = shape.queries * shape.vocabulary.value_tokens;
+    return {at::empty({lanes(), turn.rows, shape.length}, options), at::empty({lanes(), turn.rows, answers}, options),
+            at::empty({lanes(), turn.rows * answers}, options), shape.vocabulary.value_tokens};
+}
+
+Batch TrainData::on_host(std::int64_t step, bool pinned) const {
+    const Turn turn = order_.at(step);
+    Batch out = empty(turn, at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
+    for (std::int64_t lane = 0; lane < lanes(); ++lane) {
         const std::uint64_t seed = lane_seeds_[static_cast<std::size_t>(lane)];
         BatchView view;
-        view.tokens = out.tokens.data_ptr<std::int64_t>() + lane * turn.rows * shape.length;
-        view.positions = out.positions.data_ptr<std::int64_t>() + lane * turn.rows * answers;
-        view.targets = out.targets.data_ptr<std::int64_t>() + lane * turn.rows * answers;
-        program.generate(seed, Stream::train, order_.examples(turn, seed), view, threads_);
+        view.tokens = out.tokens.select(0, lane).data_ptr<std::int64_t>();
+        view.positions = out.positions.select(0, lane).data_ptr<std::int64_t>();
+        view.targets = out.targets.select(0, lane).data_ptr<std::int64_t>();
+        program_of(turn).generate(seed, Stream::train, order_.examples(turn, seed), view, threads_);
     }
-    if (gpu) {
-        out.tokens = out.tokens.to(device_, /*non_blocking=*/true);
-        out.positions = out.positions.to(device_, /*non_blocking=*/true);
-        out.targets = out.targets.to(device_, /*non_blocking=*/true);
+    return out;
+}
+
+Batch TrainData::on_device(std::int64_t step) const {
+    // A program that broke its shape some batches ago breaks it on the host as well, which says where.
+    const std::int64_t faulty = *static_cast<const volatile std::int64_t*>(fault_.data_ptr<std::int64_t>());
+    if (faulty > 0) {
+        static_cast<void>(on_host(faulty - 1, false));
+        PALIMPSEST_ASSERT(false, "step {}: a program broke its shape on the GPU and keeps to it on the host", faulty - 1);
     }
+    const Turn turn = order_.at(step);
+    Batch out = empty(turn, at::TensorOptions().dtype(at::kLong).device(device_));
+    DeviceBatch batch;
+    batch.range = order_.range(turn);
+    batch.lanes = lanes();
+    batch.rows = turn.rows;
+    batch.seeds = reinterpret_cast<const std::uint64_t*>(seeds_.data_ptr<std::int64_t>());
+    batch.table = reinterpret_cast<const std::uint32_t*>(tables_[static_cast<std::size_t>(turn.segment)].data_ptr<std::int32_t>());
+    batch.out.tokens = out.tokens.data_ptr<std::int64_t>();
+    batch.out.positions = out.positions.data_ptr<std::int64_t>();
+    batch.out.targets = out.targets.data_ptr<std::int64_t>();
+    batch.workspace = workspace_.data_ptr<std::int64_t>();
+    batch.fault = fault_.data_ptr<std::int64_t>();
+    batch.mark = step + 1;
+    batch.stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).native_handle();
+    program_of(turn).generate_on_device(Stream::train, batch);
     return out;
 }
 

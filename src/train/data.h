@@ -9,6 +9,7 @@
 
 #include "config/spec.h"
 #include "ops/tensor.h"
+#include "task/batch_ids.h"
 #include "task/task.h"
 
 namespace palimpsest::train {
@@ -61,9 +62,10 @@ public:
 
     std::int64_t steps() const { return count_.steps; }
     std::int64_t epoch_steps() const { return count_.epoch_steps; }
+    std::int64_t batch_rows() const { return batch_; }  // the most that a turn has
     Turn at(std::int64_t step) const;
-    // Example ids of a turn. The lane's seed keys the permutation of shuffled fixed data and nothing else. The segment is part of
-    // the id, so that no two training segments share draws.
+    // Which of its segment's examples a turn takes, and their numbers in the lane of a seed.
+    BatchRange range(const Turn& turn) const;
     std::vector<std::uint64_t> examples(const Turn& turn, std::uint64_t seed) const;
 
 private:
@@ -86,7 +88,8 @@ struct Batch {
     std::int64_t value_tokens = 1;
 };
 
-// Makes the batches of all lanes.
+// Makes the batches of all lanes: on the trainer's device where nvcc has compiled the task, which is every task of tasks/ in a build with
+// CUDA, or else on the host. Either way the same numbers.
 class TrainData {
 public:
     TrainData(const Segments& segments, BatchOrder order, std::vector<std::uint64_t> lane_seeds, at::Device device, int threads);
@@ -95,11 +98,21 @@ public:
     Batch batch(std::int64_t step) const;
 
 private:
+    std::int64_t lanes() const { return static_cast<std::int64_t>(lane_seeds_.size()); }
+    const Program& program_of(const Turn& turn) const { return *segments_[static_cast<std::size_t>(turn.segment)].program; }
+    Batch empty(const Turn& turn, const at::TensorOptions& options) const;
+    Batch on_host(std::int64_t step, bool pinned) const;
+    Batch on_device(std::int64_t step) const;
+
     const std::vector<Segment>& segments_;
     BatchOrder order_;
     std::vector<std::uint64_t> lane_seeds_;
     at::Device device_;
     int threads_;
+    // Of the device's batches: seeds [R], tables of the programs, one a segment, working memory of all of them, and, in pinned memory
+    // of the host, the first step whose program broke its shape, plus one. Undefined and empty where batches are made on the host.
+    at::Tensor seeds_, workspace_, fault_;
+    std::vector<at::Tensor> tables_;
 };
 
 }  // namespace palimpsest::train
