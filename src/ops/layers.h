@@ -29,9 +29,8 @@ at::Tensor mamba_log_decay(const at::Tensor& x, const at::Tensor& a_log, const a
 // Dropout by counter: the mask depends on (seed, step, site, element of the lane) alone. seeds [R] int64, step [1] or [R] int64 on
 // x's device; x [R, ...]. Kept elements are divided by 1 - p. No host read.
 at::Tensor dropout(const at::Tensor& x, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site);
-// Its mask alone, [R, ...] of 0 and 1 / (1 - p), in fp32. `loops` runs on the CPU; the ATen operators of the other devices give the same
-// bits (tested, which is why this is public).
-at::Tensor dropout_mask(at::IntArrayRef sizes, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site, bool loops);
+// Its mask alone, [R, ...] of 0 and 1 / (1 - p), in fp32, on the device of the seeds; a GPU gives the same bits as the CPU.
+at::Tensor dropout_mask(at::IntArrayRef sizes, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site);
 
 // Per-lane cross-entropy at the scored positions: logits [R, P, V], targets [R, P] int64. Returns the loss of every position [R, P].
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);

@@ -1,6 +1,7 @@
 // The kernel that makes batches on the device. Only nvcc reads this file; no torch, no fmt.
 #pragma once
 
+#include "core/launch.cuh"
 #include "task/device.h"
 #include "task/sinks.h"
 
@@ -18,7 +19,11 @@ __global__ void layout_kernel(P program, Stream stream, DeviceBatch batch) {
     Rng rng(seed, stream, BatchIds(batch.range, seed)(row % batch.rows));
     LayoutSink sink(program, batch.workspace + row * workspace_words(program), batch.out, row);
     program.emit(rng, sink);
-    if (sink.finish() != Fault::none && *batch.fault == 0) *batch.fault = batch.mark;
+    if (sink.finish() == Fault::none) return;
+    const std::int64_t length = program.shape.length, answers = program.shape.queries * program.shape.vocabulary.value_tokens;
+    for (std::int64_t i = 0; i < length; ++i) batch.out.tokens[row * length + i] = 0;
+    for (std::int64_t i = 0; i < answers; ++i) batch.out.positions[row * answers + i] = batch.out.targets[row * answers + i] = 0;
+    if (*batch.fault == 0) *batch.fault = batch.mark;
 }
 
 template <class P>
@@ -31,8 +36,7 @@ const char* launch_layout(const EventProgram& program, Stream stream, const Devi
     const std::int64_t threads = std::clamp<std::int64_t>(examples / blocks_wanted, 1, most_threads);
     layout_kernel<P><<<static_cast<unsigned>((examples + threads - 1) / threads), static_cast<unsigned>(threads), 0,
                        static_cast<cudaStream_t>(batch.stream)>>>(on_device, stream, batch);
-    const cudaError_t error = cudaGetLastError();
-    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+    return launch_error();
 }
 
 template <class P>

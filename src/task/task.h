@@ -45,8 +45,8 @@ public:
     // One example, event by event, for `describe`: "write k17 v5 @0", "read k17 -> v5 @34 (distance 32, overwrites 0)".
     virtual std::vector<std::string> trace(std::uint64_t seed, Stream stream, std::uint64_t example) const = 0;
 
-    // The same examples on a GPU, to the bit: whether nvcc has compiled this program, what its caller has to give it there, and the
-    // enqueueing of a batch (throws Error(run_failed) with what CUDA says).
+    // A GPU makes the same examples, to the bit, where nvcc has compiled this program. The caller gives it a copy of the table and
+    // working memory; generate_on_device enqueues a batch and throws Error(run_failed) with what CUDA says against it.
     virtual bool on_device() const { return false; }
     virtual std::span<const std::uint32_t> table() const { return {}; }   // to be copied to the device once
     virtual std::int64_t workspace_words() const { return 0; }            // of an example

@@ -1,12 +1,11 @@
 #include "train/data.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <algorithm>
 #include <limits>
 
 #include "core/error.h"
 #include "core/philox.h"
+#include "ops/cuda/stream.h"
 
 namespace palimpsest::train {
 namespace {
@@ -131,6 +130,10 @@ void BatchOrder::fill_interleaved(const std::vector<std::int64_t>& weights, std:
     }
 }
 
+std::int64_t BatchOrder::most_rows(std::size_t segment) const {
+    return mode_ == DataMode::fixed ? std::min(batch_, segment_examples_[segment]) : batch_;
+}
+
 Turn BatchOrder::at(std::int64_t step) const {
     PALIMPSEST_ASSERT(step >= 0 && step < steps(), "step {} of {}", step, steps());
     const bool fixed = mode_ == DataMode::fixed;
@@ -176,7 +179,8 @@ TrainData::TrainData(const Segments& segments, BatchOrder order, std::vector<std
     fault_ = at::zeros({1}, here.pinned_memory(true));
     // One batch is made after the other, so that all segments share the memory of the largest.
     std::int64_t words = 1;
-    for (const Segment& segment : segments_) words = std::max(words, segment.program->workspace_words() * lanes() * order_.batch_rows());
+    for (std::size_t s = 0; s < segments_.size(); ++s)
+        words = std::max(words, segments_[s].program->workspace_words() * lanes() * order_.most_rows(s));
     workspace_ = at::empty({words}, here.device(device_));
     for (const Segment& segment : segments_) {
         const std::span<const std::uint32_t> table = segment.program->table();
@@ -216,13 +220,16 @@ Batch TrainData::on_host(std::int64_t step, bool pinned) const {
     return out;
 }
 
+void TrainData::check() const {
+    if (!fault_.defined()) return;
+    const std::int64_t marked = *static_cast<const volatile std::int64_t*>(fault_.const_data_ptr<std::int64_t>());
+    if (marked == 0) return;
+    // The program breaks its shape on the host as well, which says in which example and how.
+    static_cast<void>(on_host(marked - 1, false));
+    PALIMPSEST_ASSERT(false, "step {}: a program broke its shape on the GPU and keeps to it on the host", marked - 1);
+}
+
 Batch TrainData::on_device(std::int64_t step) const {
-    // A program that broke its shape some batches ago breaks it on the host as well, which says where.
-    const std::int64_t faulty = *static_cast<const volatile std::int64_t*>(fault_.data_ptr<std::int64_t>());
-    if (faulty > 0) {
-        static_cast<void>(on_host(faulty - 1, false));
-        PALIMPSEST_ASSERT(false, "step {}: a program broke its shape on the GPU and keeps to it on the host", faulty - 1);
-    }
     const Turn turn = order_.at(step);
     Batch out = empty(turn, at::TensorOptions().dtype(at::kLong).device(device_));
     DeviceBatch batch;
@@ -237,7 +244,7 @@ Batch TrainData::on_device(std::int64_t step) const {
     batch.workspace = workspace_.data_ptr<std::int64_t>();
     batch.fault = fault_.data_ptr<std::int64_t>();
     batch.mark = step + 1;
-    batch.stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).native_handle();
+    batch.stream = ops::default_stream(device_);
     program_of(turn).generate_on_device(Stream::train, batch);
     return out;
 }

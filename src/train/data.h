@@ -62,7 +62,7 @@ public:
 
     std::int64_t steps() const { return count_.steps; }
     std::int64_t epoch_steps() const { return count_.epoch_steps; }
-    std::int64_t batch_rows() const { return batch_; }  // the most that a turn has
+    std::int64_t most_rows(std::size_t segment) const;  // of a turn of this segment
     Turn at(std::int64_t step) const;
     // Which of its segment's examples a turn takes, and their numbers in the lane of a seed.
     BatchRange range(const Turn& turn) const;
@@ -96,6 +96,9 @@ public:
 
     const BatchOrder& order() const { return order_; }
     Batch batch(std::int64_t step) const;
+    // Throws the error of a program that broke its shape on the device, whose rows were then all zeros. To be called when the device has
+    // been waited for, and before anything is made of what was trained.
+    void check() const;
 
 private:
     std::int64_t lanes() const { return static_cast<std::int64_t>(lane_seeds_.size()); }
@@ -109,8 +112,9 @@ private:
     std::vector<std::uint64_t> lane_seeds_;
     at::Device device_;
     int threads_;
-    // Of the device's batches: seeds [R], tables of the programs, one a segment, working memory of all of them, and, in pinned memory
-    // of the host, the first step whose program broke its shape, plus one. Undefined and empty where batches are made on the host.
+    // The device holds the lanes' seeds [R], a table for each segment's program, and working memory that all programs share. The fault is
+    // in pinned memory of the host: the step in which a program broke its shape, plus one. All are undefined or empty where batches are
+    // made on the host.
     at::Tensor seeds_, workspace_, fault_;
     std::vector<at::Tensor> tables_;
 };

@@ -148,6 +148,7 @@ std::vector<LaneResult> Trainer::Impl::run(const std::atomic<bool>& stop) {
         if (!evaluating && !logging && !saving && !interrupted && !window.full()) continue;
 
         settle();
+        data.check();
         pace.stop();
         if (logging) write_rows();
         if (evaluating && !all_ended()) evaluate();

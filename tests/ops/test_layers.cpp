@@ -1,4 +1,6 @@
 // Norms, convolution, rotation, gate, dropout and loss against their formulas.
+#include <ATen/Context.h>
+
 #include "support.h"
 
 #include "core/error.h"
@@ -201,9 +203,20 @@ TEST_CASE("dropout is a function of seed, step, site and element", "[layers]") {
         const Philox4 block = philox(3, (4ull << 56) | (1ull << 40) | (i / 4), 10);
         CHECK(values[i] == (block.word[i % 4] < 0x40000000u ? 0.0f : 4.0f / 3.0f));
     }
-    // The operators that other devices use give the same bits, with seeds and steps beyond 32 bits too.
+    // Seeds and steps count beyond 32 bits. A GPU gives the same bits, also where a lane does not end with a block of four.
     const at::Tensor seeds = ids({-3, 0x123456789abcdef}), steps = ids({0x7fffffffffff, 5});
-    CHECK(same_bits(ops::dropout_mask({2, 3, 11}, 0.3, seeds, steps, 9, true), ops::dropout_mask({2, 3, 11}, 0.3, seeds, steps, 9, false)));
+    const at::Tensor mask = ops::dropout_mask({2, 3, 11}, 0.3, seeds, steps, 9);
+    for (std::uint64_t i = 0; i < 33; ++i) {
+        const Philox4 block = philox(0x123456789abcdef, (4ull << 56) | (9ull << 40) | (i / 4), 5);
+        CHECK((mask[1].view(-1)[static_cast<std::int64_t>(i)].item<float>() == 0) == (block.word[i % 4] < 1288490189u));
+    }
+    if (at::Context::hasCUDA()) {
+        const auto there = [](const at::Tensor& t) { return t.to(at::kCUDA); };
+        CHECK(same_bits(mask, ops::dropout_mask({2, 3, 11}, 0.3, there(seeds), there(steps), 9).cpu()));
+        CHECK(same_bits(y, ops::dropout(there(x), 0.25, there(ids({3, 4})), there(ids({10})), 1).cpu()));
+        const at::Tensor large = at::ones({3, 100003});
+        CHECK(same_bits(ops::dropout(large, 0.5, ids({1, 2, 3}), ids({7}), 3), ops::dropout(there(large), 0.5, there(ids({1, 2, 3})), there(ids({7})), 3).cpu()));
+    }
     // Mean and rate over 400,000 elements, within five standard errors.
     const at::Tensor many = ops::dropout(at::ones({1, 400000}), 0.1, ids({8}), ids({0}), 0);
     CHECK(std::abs(many.mean().item<double>() - 1) < 5 * std::sqrt(0.1 / 0.9 / 400000));
