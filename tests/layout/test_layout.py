@@ -157,6 +157,12 @@ class TheTree(unittest.TestCase):
         violations = check(root)
         self.assertEqual(violations, [], "\n" + "\n".join(violations))
 
+    def test_the_citation_names_the_version(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        built = re.search(r"project\(palimpsest VERSION ([\d.]+)", (root / "CMakeLists.txt").read_text()).group(1)
+        cited = re.search(r"^version: (.*)$", (root / "CITATION.cff").read_text(), re.MULTILINE).group(1)
+        self.assertEqual(cited, built)
+
     def test_line_ends_are_those_of_unix_in_every_checkout(self):
         root = pathlib.Path(__file__).resolve().parents[2]
         with tempfile.TemporaryDirectory() as folder:
