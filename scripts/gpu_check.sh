@@ -23,7 +23,7 @@ step build scripts/build.sh gpu || { printf '\n%s' "$table" && exit 1; }
 step tests ctest --test-dir build/gpu --parallel "$(nproc)" --output-on-failure --label-exclude '^slow$' --no-tests=error
 step conformance env PALIMPSEST_TEST_DEVICE=cuda build/gpu/tests/test_conformance '~[slow]~[.]'
 step sweep build/gpu/palimpsest sweep experiments/textbook_overwrite/sweep.yaml --results "$results" name=gpu_check run.device=cuda \
-    train.steps=100 sweep.seeds=1 'sweep.grid.train.lr=[5e-3]' mixers.performer.redraw_every=0
+    train.steps=100 train.warmup=10 sweep.seeds=1 'sweep.grid.train.lr=[5e-3]' mixers.performer.redraw_every=0
 
 printf '\n%s' "$table"
 exit $failed

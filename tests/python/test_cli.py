@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -233,6 +234,21 @@ class Documents(Cli):
                     count += 1
         self.assertGreaterEqual(count, 2)
 
+    def test_commands_that_documents_and_scripts_show_are_right(self):
+        """Those that start a config of this repository, with the keys that they set; the GPU is left out, which may not be there."""
+        pages = [SOURCE / "README.md", *SOURCE.glob("docs/*.md"), *SOURCE.glob("experiments/*/README.md"), *SOURCE.glob("scripts/*.sh"),
+                 *SOURCE.glob("configs/**/*.yaml"), *SOURCE.glob("experiments/*/*.yaml")]
+        shown = set()
+        for page in sorted(pages):
+            text = page.read_text().replace("\\\n", " ")
+            for arguments in re.findall(r"palimpsest (?:run|sweep|check|bench step) ([^`\n]*)", text):
+                words = shlex.split(arguments.split(" # ")[0], comments=True) if arguments.count("'") % 2 == 0 else []
+                if words and (SOURCE / words[0]).is_file():
+                    shown.add((words[0], *(word for word in words[1:] if re.match(r"[a-z_0-9.]+=[^$]*$", word) and word != "run.device=cuda")))
+        for words in sorted(shown):
+            with self.subTest(words):
+                self.call("check", str(SOURCE / words[0]), *words[1:])
+        self.assertGreaterEqual(len(shown), 3, shown)
 
     def test_every_mixer_is_set_up_alike_where_one_memory_is_compared(self):
         """configs/models/one_memory.yaml compares rules: one that is not named there would come with its own defaults, a convolution too."""
