@@ -3,15 +3,15 @@
 //     length 16, pairs 2:   k7 v3 k1 v9 | k1 .  .  .  k7 .  .  .  .  .  .  .
 //     predicted at the keys of the second part:   v9          v3
 //
-// The second part is a row of slots, wide enough for a pair. Each question takes a slot of its own, slot i = 1, 2, … with probability
-// in proportion to i ^ (power_a - 1): 0.01 asks soon after the pairs, 1 anywhere.
+// The second part is a row of slots, wide enough for a pair. Each question takes a slot of its own, slot i = 1, 2, … with
+// probability in proportion to i ^ (power_a - 1): 0.01 asks soon after the pairs, 1 anywhere.
 #include "task/draw.h"
 #include "task/filler.h"
 #include "task/sinks.h"
 
 namespace palimpsest {
 
-struct MqarProgram : EventProgram {   // table: the weight of each slot
+struct MqarProgram : EventProgram {  // table: the weight of each slot
     std::int64_t pairs = 0;
     bool values_distinct = true;
     FillerKind filler = FillerKind::zero;
@@ -75,7 +75,8 @@ struct MqarTask {
     using Program = MqarProgram;
 
     static TaskFacts facts() {
-        return {"mqar", "multi-query associative recall: key-value pairs, then every key is asked at a power-law distance",
+        return {"mqar",
+                "multi-query associative recall: key-value pairs, then every key is asked at a power-law distance",
                 "Arora et al. 2023, Zoology: Measuring and Improving Recall in Efficient Language Models, arXiv 2312.04927",
                 "1.0; with filler_collides a little less, as filler then rewrites keys",
                 {Policy::last_written, Policy::random_of_row, Policy::majority_of_row}};
@@ -102,12 +103,14 @@ struct MqarTask {
         p.pairs = o.pairs;
         p.values_distinct = o.values_distinct;
         p.filler = o.filler_collides ? FillerKind::colliding : o.filler;
-        if (o.filler_collides && o.filler != FillerKind::random) fail(ExitCode::usage, "filler_collides: true needs filler: random");
+        if (o.filler_collides && o.filler != FillerKind::random)
+            fail(ExitCode::usage, "filler_collides: true needs filler: random");
 
         const std::int64_t queries = o.queries > 0 ? o.queries : o.pairs, width = v.width();
         if (width * (o.pairs + queries) > o.length) {
-            fail(ExitCode::usage, "length {} is too short for {} pairs and {} queries: {} * (pairs + queries) = {} <= length is needed",
-                 o.length, o.pairs, queries, width, width * (o.pairs + queries));
+            fail(ExitCode::usage,
+                 "length {} is too short for {} pairs and {} queries: {} * (pairs + queries) = {} <= length is needed", o.length,
+                 o.pairs, queries, width, width * (o.pairs + queries));
         }
         const std::string who = fmt::format("{} pairs", o.pairs);
         need_keys(v, o.pairs, who);

@@ -1,4 +1,5 @@
-// Needles in a haystack (after Kamradt's test and RULER, Hsieh et al. 2024): a few facts at chosen depths of a long text, asked at its end.
+// Needles in a haystack (after Kamradt's test and RULER, Hsieh et al. 2024): a few facts at chosen depths of a long text, asked at
+// its end.
 //
 //     length 16, needles 1, distractors 1, filler repeated, pattern 2:   a b a b k7 v3 a b a k1 v9 b a b a | k7
 //     predicted at the last key: v3.  k1 is a distractor: written like a needle, never asked.
@@ -12,9 +13,9 @@ namespace palimpsest {
 
 struct NeedleProgram : EventProgram {
     std::int64_t needles = 0, distractors = 0;
-    std::int64_t shallowest = 0, deepest = 0;   // filler tokens before a needle
-    std::int64_t haystack = 0;                  // filler tokens in all
-    std::int64_t pattern = 0;                   // period of the filler; 0: it never repeats
+    std::int64_t shallowest = 0, deepest = 0;  // filler tokens before a needle
+    std::int64_t haystack = 0;                 // filler tokens in all
+    std::int64_t pattern = 0;                  // period of the filler; 0: it never repeats
 
     template <class Sink>
     PALIMPSEST_HD void emit(Rng& rng, Sink& sink) const {
@@ -79,8 +80,10 @@ struct NeedleTask {
     using Program = NeedleProgram;
 
     static TaskFacts facts() {
-        return {"needle", "needles in a haystack: facts at chosen depths among filler and distractors, asked at the end",
-                "Hsieh et al. 2024, RULER: What's the Real Context Size of Your Long-Context Language Models?, arXiv 2404.06654", "1.0",
+        return {"needle",
+                "needles in a haystack: facts at chosen depths among filler and distractors, asked at the end",
+                "Hsieh et al. 2024, RULER: What's the Real Context Size of Your Long-Context Language Models?, arXiv 2404.06654",
+                "1.0",
                 {Policy::last_written, Policy::random_of_row, Policy::majority_of_row}};
     }
 
@@ -107,8 +110,8 @@ struct NeedleTask {
             fail(ExitCode::usage, "{} queries are more than the {} needles: queries <= needles is needed", queries, o.needles);
         const std::int64_t written = facts * v.width(), read = queries * (v.width() - 1);
         if (written + read > o.length) {
-            fail(ExitCode::usage, "length {} is too short for {} needles, {} distractors and {} queries: they take {} positions", o.length,
-                 o.needles, o.distractors, queries, written + read);
+            fail(ExitCode::usage, "length {} is too short for {} needles, {} distractors and {} queries: they take {} positions",
+                 o.length, o.needles, o.distractors, queries, written + read);
         }
         const std::string who = fmt::format("{} needles and {} distractors", o.needles, o.distractors);
         need_keys(v, facts, who);

@@ -3,12 +3,13 @@
 //     length 16, pairs 2, overwrites 1:   k7 v3 k1 v9 k7 v5 .  .  k1 v2 .  .  k1 .  k7 .
 //     predicted at the last two keys:                                         v2    v5      (v9 and v3 are stale)
 //
-// The sequence is a row of slots, each wide enough for a write; a read and the filler behind it take one slot too. Key i has a script
-// of fixed length: its first write, then its changes, some with a read before them. Only the order of the keys' events is random:
+// The sequence is a row of slots, each wide enough for a write; a read and the filler behind it take one slot too. Key i has a
+// script of fixed length: its first write, then its changes, some with a read before them. Only the order of the keys' events is
+// random:
 //   interleaved  one random order of all events
 //   blocked      all first writes, then all first changes, then all second changes, …; the order within a block is random
-// At the end every asked key is read once. Without `distance` the free slots fall anywhere; with it, the last writes and their reads
-// form a tail in which each read stands exactly its distance behind its write, and all free slots lie in that tail.
+// At the end every asked key is read once. Without `distance` the free slots fall anywhere; with it, the last writes and their
+// reads form a tail in which each read stands exactly its distance behind its write, and all free slots lie in that tail.
 #include "task/draw.h"
 #include "task/filler.h"
 #include "task/sinks.h"
@@ -17,18 +18,18 @@ namespace palimpsest {
 
 struct OverwriteProgram : EventProgram {
     std::int64_t pairs = 0;
-    std::int64_t updated = 0, fewest = 0, most = 0;   // key i < updated changes spread(fewest, most, i, updated) times
-    std::int64_t changes = 0;                         // of all keys together
-    std::int64_t between = 0;                         // reads before a change
-    std::int64_t asked = 0;                           // keys read at the end
-    std::int64_t tail = 0, near = 0, far = 0;         // slots of the tail; steps from a last write to its read. tail 0: no distance
+    std::int64_t updated = 0, fewest = 0, most = 0;  // key i < updated changes spread(fewest, most, i, updated) times
+    std::int64_t changes = 0;                        // of all keys together
+    std::int64_t between = 0;                        // reads before a change
+    std::int64_t asked = 0;                          // keys read at the end
+    std::int64_t tail = 0, near = 0, far = 0;        // slots of the tail; steps from a last write to its read. tail 0: no distance
     bool blocked = false, values_distinct = true, revert = false;
     FillerKind filler = FillerKind::zero;
 
     PALIMPSEST_HD std::int64_t changes_of(std::int64_t i) const { return i < updated ? spread(fewest, most, i, updated) : 0; }
 
     template <class Sink>
-    struct Page;   // an example while it is written
+    struct Page;  // an example while it is written
 
     template <class Sink>
     PALIMPSEST_HD void emit(Rng& rng, Sink& sink) const {
@@ -45,16 +46,29 @@ struct OverwriteProgram::Page {
     const Vocabulary& v = p.shape.vocabulary;
     Rng& rng;
     Sink& sink;
-    const RandomOrder keys, values, order, change_order, steps;   // order: which keys are asked; steps: which gets which distance
+    const RandomOrder keys, values, order, change_order, steps;  // order: which keys are asked; steps: which gets which distance
     const Filler noise;
-    std::int64_t *tree, *written, *held, *first, *change_index, *in_tail, *read_before, *slots;   // read_before: by change
+    std::int64_t *tree, *written, *held, *first, *change_index, *in_tail, *read_before, *slots;  // read_before: by change
     std::int64_t values_used = 0;
 
     PALIMPSEST_HD Page(const OverwriteProgram& program, Rng& r, Sink& s)
-        : p(program), rng(r), sink(s), keys(v.key_count(), r), values(v.value_count(), r), order(p.pairs, r),
-          change_order(p.changes, r), steps(p.asked, r), noise(p.filler, v, keys, p.pairs), tree(s.scratch()),
-          written(tree + p.pairs), held(written + p.pairs), first(held + p.pairs), change_index(first + p.pairs),
-          in_tail(change_index + p.pairs), read_before(in_tail + p.pairs), slots(read_before + p.changes) {
+        : p(program),
+          rng(r),
+          sink(s),
+          keys(v.key_count(), r),
+          values(v.value_count(), r),
+          order(p.pairs, r),
+          change_order(p.changes, r),
+          steps(p.asked, r),
+          noise(p.filler, v, keys, p.pairs),
+          tree(s.scratch()),
+          written(tree + p.pairs),
+          held(written + p.pairs),
+          first(held + p.pairs),
+          change_index(first + p.pairs),
+          in_tail(change_index + p.pairs),
+          read_before(in_tail + p.pairs),
+          slots(read_before + p.changes) {
         for (std::int64_t i = 0, next = 0; i < p.pairs; next += p.changes_of(i++)) {
             written[i] = in_tail[i] = 0;
             change_index[i] = next;
@@ -130,7 +144,7 @@ struct OverwriteProgram::Page {
         if (change > 1 && p.revert && change == p.changes_of(i)) held[i] = first[i];
         else if (p.values_distinct) held[i] = values(values_used++);
         else if (change == 0) held[i] = uniform(rng, v.value_count());
-        else held[i] = (held[i] + 1 + uniform(rng, v.value_count() - 1)) % v.value_count();   // any other
+        else held[i] = (held[i] + 1 + uniform(rng, v.value_count() - 1)) % v.value_count();  // any other
         if (change == 0) first[i] = held[i];
         sink.write(keys(i), held[i]);
     }
@@ -172,7 +186,8 @@ struct OverwriteTask {
 
     static TaskFacts facts() {
         return {"overwrite", "keys rewritten in place: the latest value counts, earlier ones are stale",
-                "after Schlag et al. 2021, Linear Transformers Are Secretly Fast Weight Programmers, setting 2, arXiv 2102.11174", "1.0"};
+                "after Schlag et al. 2021, Linear Transformers Are Secretly Fast Weight Programmers, setting 2, arXiv 2102.11174",
+                "1.0"};
     }
 
     static const Schema<Options>& schema() {
@@ -182,7 +197,8 @@ struct OverwriteTask {
                 .field("pairs", &Options::pairs, between(1, 1 << 20), "keys, each with one value at a time")
                 .field("updated", &Options::updated, between(0, 1), "share of the keys that are rewritten, rounded to whole keys")
                 .used_unless("overwrites", {"0"})
-                .field("overwrites", &Options::overwrites, between(0, 1000), "changes of a rewritten key; a range is spread evenly over them")
+                .field("overwrites", &Options::overwrites, between(0, 1000),
+                       "changes of a rewritten key; a range is spread evenly over them")
                 .choice("order", &Options::blocked, {{"interleaved", false}, {"blocked", true}},
                         "writes of all keys in random order, or all first writes, then all first changes, and so on")
                 .used_unless("overwrites", {"0"})
@@ -223,13 +239,16 @@ struct OverwriteTask {
         p.filler = o.filler;
 
         const std::int64_t writes = o.pairs + p.changes, reads = p.asked + p.between;
-        if (p.asked > o.pairs) fail(ExitCode::usage, "{} queries are more than the {} pairs: queries <= pairs is needed", p.asked, o.pairs);
+        if (p.asked > o.pairs)
+            fail(ExitCode::usage, "{} queries are more than the {} pairs: queries <= pairs is needed", p.asked, o.pairs);
         if (p.between > p.changes) {
-            fail(ExitCode::usage, "reads_between {} is more than the {} changes of an example: each change has room for one read before it",
+            fail(ExitCode::usage,
+                 "reads_between {} is more than the {} changes of an example: each change has room for one read before it",
                  p.between, p.changes);
         }
         if (width * (writes + reads) > o.length) {
-            fail(ExitCode::usage, "length {} is too short for {} writes and {} reads of {} pairs: {} * (writes + reads) = {} <= length is needed",
+            fail(ExitCode::usage,
+                 "length {} is too short for {} writes and {} reads of {} pairs: {} * (writes + reads) = {} <= length is needed",
                  o.length, writes, reads, o.pairs, width, width * (writes + reads));
         }
         need_keys(v, o.pairs, fmt::format("{} pairs", o.pairs));
@@ -243,21 +262,24 @@ struct OverwriteTask {
         return {p};
     }
 
-    // Steps of k slots are distances of 1 + (k - 1) * width positions. A pair already placed rules out at most four places of another,
-    // so with places for 4 * (asked - 1) + 1 at the largest step every pair finds one.
+    // Steps of k slots are distances of 1 + (k - 1) * width positions. A pair already placed rules out at most four places of
+    // another, so with places for 4 * (asked - 1) + 1 at the largest step every pair finds one.
     static void place_tail(OverwriteProgram& p, const Range& distance, std::int64_t width, std::int64_t tail) {
         if (distance.low < 1) fail(ExitCode::usage, "distance {}..{} starts below 1", distance.low, distance.high);
         p.near = (distance.low - 1 + width - 1) / width + 1;
         p.far = (distance.high - 1) / width + 1;
         if (p.near > p.far) {
-            fail(ExitCode::usage, "distance {}..{} holds no possible distance: they are 1, {}, {}, … (steps of key_tokens + value_tokens)",
+            fail(ExitCode::usage,
+                 "distance {}..{} holds no possible distance: they are 1, {}, {}, … (steps of key_tokens + value_tokens)",
                  distance.low, distance.high, 1 + width, 1 + 2 * width);
         }
         p.tail = tail;
         const std::int64_t largest = tail - 4 * (p.asked - 1) - 1;
         if (p.far > largest) {
-            if (largest < 1) fail(ExitCode::usage, "no room for distance: raise length by {} positions at least", (p.far - largest) * width);
-            fail(ExitCode::usage, "distance {}..{} does not fit: with these writes and reads it can be {} at most, or raise length by {}",
+            if (largest < 1)
+                fail(ExitCode::usage, "no room for distance: raise length by {} positions at least", (p.far - largest) * width);
+            fail(ExitCode::usage,
+                 "distance {}..{} does not fit: with these writes and reads it can be {} at most, or raise length by {}",
                  distance.low, distance.high, 1 + (largest - 1) * width, (p.far - largest) * width);
         }
     }

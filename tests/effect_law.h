@@ -1,5 +1,5 @@
-// The law of effects, for whatever has a schema: an option that changes nothing beside some value of another says so (used_when), and
-// one that says so changes nothing there.
+// The law of effects, for whatever has a schema: an option that changes nothing beside some value of another says so (used_when),
+// and one that says so changes nothing there.
 #pragma once
 
 #include "config/schema_fields.h"
@@ -26,11 +26,13 @@ public:
     // One line for each breach, seen from each of `bases`: sets of options beside which most others have an effect.
     std::vector<std::string> breaches(const std::vector<std::shared_ptr<void>>& bases) {
         for (const std::shared_ptr<void>& base : bases) {
-            const std::set<std::string> effective = judge(base.get(), "at " + emit_flow(schema_.write_all(base.get())), nullptr, {});
+            const std::set<std::string> effective =
+                judge(base.get(), "at " + emit_flow(schema_.write_all(base.get())), nullptr, {});
             effective_.insert(effective.begin(), effective.end());
             for (const Option& other : schema_.options())
                 for (const auto& [value, object] : alternatives(base.get(), other))
-                    judge(object.get(), fmt::format("beside {}: {}", other.name, value), &other, decides(other, value) ? effective : std::set<std::string>{});
+                    judge(object.get(), fmt::format("beside {}: {}", other.name, value), &other,
+                          decides(other, value) ? effective : std::set<std::string>{});
         }
         for (const Option& option : schema_.options())
             if (effective_.count(option.name) == 0) breaches_.insert(fmt::format("'{}' has no effect anywhere", option.name));
@@ -49,7 +51,8 @@ private:
             std::shared_ptr<void> other = schema_.copy(object);
             Diagnostics errors;
             option.read(other.get(), parse_yaml("law", "v: " + value).entries.at(0).value, option.name, errors);
-            if (errors.empty() && !option.write(other.get()).same_content(option.write(object))) found.emplace_back(value, std::move(other));
+            if (errors.empty() && !option.write(other.get()).same_content(option.write(object)))
+                found.emplace_back(value, std::move(other));
         }
         return found;
     }
@@ -60,7 +63,8 @@ private:
     }
 
     // The options that have an effect. `other` was changed, and should have left those of `expected` their effect.
-    std::set<std::string> judge(const void* object, const std::string& where, const Option* other, const std::set<std::string>& expected) {
+    std::set<std::string> judge(const void* object, const std::string& where, const Option* other,
+                                const std::set<std::string>& expected) {
         std::set<std::string> effective;
         const std::string before = outcome_(object);
         if (before.empty()) return effective;
@@ -74,7 +78,8 @@ private:
             }
             if (changed) effective.insert(option.name);
             const bool counts = schema_.counts(option, object);
-            if (changed && !counts) breaches_.insert(fmt::format("'{}' has an effect {}, though it says that it has none", option.name, where));
+            if (changed && !counts)
+                breaches_.insert(fmt::format("'{}' has an effect {}, though it says that it has none", option.name, where));
             if (tried && !changed && counts && expected.count(option.name) > 0)
                 breaches_.insert(fmt::format("'{}' has no effect {}, and does not say so", option.name, where));
         }

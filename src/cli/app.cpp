@@ -32,7 +32,8 @@ Results go to stdout, everything else to stderr. `palimpsest VERB --help` explai
 
 std::vector<std::string> names_of_verbs(const CLI::App& app) {
     std::vector<std::string> names;
-    for (const CLI::App* verb : app.get_subcommands([](const CLI::App* any) { return !any->get_group().empty(); })) names.push_back(verb->get_name());
+    for (const CLI::App* verb : app.get_subcommands([](const CLI::App* any) { return !any->get_group().empty(); }))
+        names.push_back(verb->get_name());
     return names;
 }
 
@@ -70,7 +71,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
     const CLI::App& at = chosen.empty() ? app : *chosen.back();
     const std::vector<std::string> verbs = names_of_verbs(at);
     // A known option with a value that it does not take says so itself.
-    const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+    const bool unexpected =
+        dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
     std::size_t passed = 0;  // verbs on the way here
     for (std::size_t i = 1; unexpected && i < command.size(); ++i) {
         const std::string& word = command[i];
@@ -80,7 +82,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
             continue;
         }
         if (!verbs.empty() && !word.starts_with("-"))
-            return fmt::format("unknown verb '{}{}'{}\nverbs: {}", path_of(chosen), word, did_you_mean(word, verbs), join(verbs, ", "));
+            return fmt::format("unknown verb '{}{}'{}\nverbs: {}", path_of(chosen), word, did_you_mean(word, verbs),
+                               join(verbs, ", "));
         if (!word.starts_with("-") || word.size() < 2) continue;
         if (is_option(at, word)) continue;
         std::string verb = path_of(chosen);
@@ -104,8 +107,10 @@ void say(const Error& error) {
 ExitCode execute(int argc, char** argv) {
     Session session;
     session.command.assign(argv, argv + argc);
-    CLI::App app("Synthetic recall and fact-update tasks: trains small models, records, and shows who remembers, who forgets, who can overwrite.",
-                 "palimpsest");
+    CLI::App app(
+        "Synthetic recall and fact-update tasks: trains small models, records, and shows who remembers, who forgets, who can "
+        "overwrite.",
+        "palimpsest");
     app.footer(exit_codes);
     app.require_subcommand(0, 1);
     bool version = false;

@@ -18,13 +18,13 @@ int run_program(int argc, char** argv);
 
 // What the verbs know of the call, and what the chosen one wants done.
 struct Session {
-    std::vector<std::string> command;   // argv, as typed
+    std::vector<std::string> command;  // argv, as typed
     std::function<ExitCode()> action;
 };
 
-// For verbs that compute. A thread of OpenMP that waits for the others keeps its processor busy by default; where something else runs
-// too, that is the processor the others wait for (measured on two: a step of a small model took 4 to 14 times as long). libgomp reads
-// its settings when it is loaded, so the program starts itself anew, once, unless the user has set them.
+// For verbs that compute. A thread of OpenMP that waits for the others keeps its processor busy by default; where something else
+// runs too, that is the processor the others wait for (measured on two: a step of a small model took 4 to 14 times as long).
+// libgomp reads its settings when it is loaded, so the program starts itself anew, once, unless the user has set them.
 void wait_without_spinning(const std::vector<std::string>& command);
 
 // Each declares its verb; called once.

@@ -1,4 +1,5 @@
-// palimpsest bench step|recurrence: how long a training step takes and where its time goes; how long the recurrence takes in its forms.
+// palimpsest bench step|recurrence: how long a training step takes and where its time goes; how long the recurrence takes in its
+// forms.
 #include "train/bench.h"
 
 #include "cli/app.h"
@@ -37,7 +38,9 @@ struct Common {
 void add_common(CLI::App& verb, Common& common, const char* shape_form) {
     verb.add_option("--shape", common.shapes, shape_form)->allow_extra_args(false);
     verb.add_option("--threads", common.threads, "0: all cores of the machine")->check(CLI::Range(0, 1024))->capture_default_str();
-    verb.add_option("--repeats", common.repeats, "measured, each by itself")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+    verb.add_option("--repeats", common.repeats, "measured, each by itself")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
     verb.add_option("--warmup", common.warmup, "made before")->check(CLI::Range(0, 1'000'000))->capture_default_str();
     verb.add_option("--device", common.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
     verb.add_flag("--json", common.json, "as JSON");
@@ -56,7 +59,8 @@ std::vector<std::int64_t> read_shape(const std::string& text, std::size_t least,
         at = next + 1;
     }
     if (!good || out.size() < least || out.size() > most)
-        fail(ExitCode::usage, "--shape '{}' is no {}: write whole numbers from 1 on, with commas and no blanks between", text, form);
+        fail(ExitCode::usage, "--shape '{}' is no {}: write whole numbers from 1 on, with commas and no blanks between", text,
+             form);
     return out;
 }
 
@@ -73,8 +77,12 @@ std::string quartiles(const Milliseconds& samples) {
 }
 
 Json machine_json(bool gpu, int threads) {
-    Json out = {{"version", build_info().version}, {"commit", build_info().commit}, {"dirty", build_info().dirty},
-                {"libtorch", libtorch_version()},  {"processor", cpu_model()},       {"device", gpu ? "cuda" : "cpu"},
+    Json out = {{"version", build_info().version},
+                {"commit", build_info().commit},
+                {"dirty", build_info().dirty},
+                {"libtorch", libtorch_version()},
+                {"processor", cpu_model()},
+                {"device", gpu ? "cuda" : "cpu"},
                 {"threads", threads}};
     if (gpu) out["gpu"] = join(gpu_models(), ", ");
     return out;
@@ -87,7 +95,8 @@ std::string machine_text(const Json& machine) {
                        std::string(machine["libtorch"]), where, plural(machine["threads"].get<std::int64_t>(), "thread"));
 }
 
-// ---- step -------------------------------------------------------------------------------------------------------------------------
+// ---- step
+// -------------------------------------------------------------------------------------------------------------------------
 
 struct StepArguments : Common {
     std::vector<std::string> words, mixers;
@@ -102,17 +111,20 @@ std::string own_config(const StepArguments& a, const std::string& mixer, const s
         "task: {{name: mqar, vocabulary: {}, length: {}, pairs: {}, train: [{{}}], test: [{{}}]}}\n"
         "model: {{width: {}, depth: {}, mixer: {}, positions: {}}}\n"
         "train: {{batch: {}}}\n",
-        shape[1], length, queries, a.width, a.layers, mixer, get_mixer(mixer).facts().needs_positions ? "learned" : "none", a.batch);
+        shape[1], length, queries, a.width, a.layers, mixer, get_mixer(mixer).facts().needs_positions ? "learned" : "none",
+        a.batch);
 }
 
 std::vector<PlannedRun> own_runs(const StepArguments& a, const std::vector<std::string>& overrides) {
     const std::vector<std::string> mixers = a.mixers.empty() ? std::vector<std::string>{"softmax", "gated_delta"} : a.mixers;
-    const std::vector<std::string> shapes = a.shapes.empty() ? std::vector<std::string>{"64,8192", "64,256", "256,256,64"} : a.shapes;
+    const std::vector<std::string> shapes =
+        a.shapes.empty() ? std::vector<std::string>{"64,8192", "64,256", "256,256,64"} : a.shapes;
     std::vector<PlannedRun> runs;
     for (const std::string& mixer : mixers) {
         for (const std::string& shape : shapes) {
             const std::string text = own_config(a, mixer, read_shape(shape, 2, 3, "T,V or T,V,Q"));
-            for (PlannedRun& run : parse_experiment("bench", text, overrides, registry_catalog(), config_folders()).runs) runs.push_back(std::move(run));
+            for (PlannedRun& run : parse_experiment("bench", text, overrides, registry_catalog(), config_folders()).runs)
+                runs.push_back(std::move(run));
         }
     }
     return runs;
@@ -132,14 +144,16 @@ std::vector<PlannedRun> runs_of_config(const std::string& path, const std::vecto
     for (const PlannedRun& run : experiment.runs)
         if (known.insert(shape_of(run.spec)).second) runs.push_back(run);
     if (runs.size() < experiment.runs.size())
-        log_info("{} of the {} runs differ in the shape of their step; the others are left out", runs.size(), experiment.runs.size());
+        log_info("{} of the {} runs differ in the shape of their step; the others are left out", runs.size(),
+                 experiment.runs.size());
     return runs;
 }
 
 Json step_json(const PlannedRun& run, const train::StepBench& bench) {
     const RunSpec& spec = run.spec;
     Json parts, config;
-    for (std::size_t part = 0; part < bench.times.parts.size(); ++part) parts[step_part_names[part]] = spread_json(bench.times.parts[part]);
+    for (std::size_t part = 0; part < bench.times.parts.size(); ++part)
+        parts[step_part_names[part]] = spread_json(bench.times.parts[part]);
     for (const char* section : {"model", "mixers", "train"}) config[section] = to_json(*spec.resolved.find(section));
     Json operators = Json::array();
     for (const train::OperatorTime& time : bench.times.operators)
@@ -166,7 +180,8 @@ std::vector<std::string> step_row(const RunSpec& spec, const train::StepBench& b
     const std::vector<std::string> layers = spec.model.mixers_by_layer();
     const bool alike = std::set<std::string>(layers.begin(), layers.end()).size() == 1;
     std::vector<std::string> row = {alike ? layers.front() : join(layers, "+")};
-    for (const std::int64_t number : {bench.length, bench.vocabulary, bench.scored, bench.batch, bench.parameters}) row.push_back(std::to_string(number));
+    for (const std::int64_t number : {bench.length, bench.vocabulary, bench.scored, bench.batch, bench.parameters})
+        row.push_back(std::to_string(number));
     row.push_back(fmt::format("{:.2f}", median(bench.times.total)));
     row.push_back(quartiles(bench.times.total));
     row.push_back(fmt::format("{:.2f}", bench.processor));
@@ -193,7 +208,9 @@ ExitCode bench_step(const StepArguments& a, const CLI::App& verb, const Session&
     }
     for (const char* option : {"--mixer", "--shape", "--batch", "--width", "--layers"}) {
         if (!config.empty() && verb.count(option) > 0)
-            fail(ExitCode::usage, "{} is for the bench's own model; '{}' says it itself, and key=value changes it (such as train.batch=32)", option, config);
+            fail(ExitCode::usage,
+                 "{} is for the bench's own model; '{}' says it itself, and key=value changes it (such as train.batch=32)", option,
+                 config);
     }
     if (verb.count("--threads") > 0) overrides.push_back(fmt::format("run.threads={}", a.threads));
     if (!a.device.empty()) overrides.push_back("run.device=" + a.device);
@@ -219,24 +236,35 @@ ExitCode bench_step(const StepArguments& a, const CLI::App& verb, const Session&
         }
     }
     if (a.json) print(Json{{"machine", machine}, {"warmup", a.warmup}, {"repeats", a.repeats}, {"steps", steps}}.dump(2) + "\n");
-    else print(machine_text(machine) + table.str() + "\nms: median of whole steps; processor: mean time of all threads together; the parts are medians, so they need not add up\n" + operators);
+    else
+        print(machine_text(machine) + table.str() +
+              "\nms: median of whole steps; processor: mean time of all threads together; the parts are medians, so they need not "
+              "add up\n" +
+              operators);
     return ExitCode::ok;
 }
 
 void add_bench_step(CLI::App& bench, Session& session) {
     auto a = std::make_shared<StepArguments>();
     CLI::App* verb = bench.add_subcommand("step", "whole training steps: batch, forward, backward, optimizer");
-    verb->add_option("CONFIG", a->words, "a config, each of its runs; without one the bench's own models. Then key=value, as for run");
-    verb->add_option("--mixer", a->mixers, "of every layer; several with commas (default: softmax,gated_delta)")->delimiter(',')->allow_extra_args(false);
+    verb->add_option("CONFIG", a->words,
+                     "a config, each of its runs; without one the bench's own models. Then key=value, as for run");
+    verb->add_option("--mixer", a->mixers, "of every layer; several with commas (default: softmax,gated_delta)")
+        ->delimiter(',')
+        ->allow_extra_args(false);
     verb->add_option("--batch", a->batch, "sequences in a step")->check(CLI::PositiveNumber)->capture_default_str();
     verb->add_option("--width", a->width, "of the model")->check(CLI::PositiveNumber)->capture_default_str();
     verb->add_option("--layers", a->layers, "of the model")->check(CLI::PositiveNumber)->capture_default_str();
-    verb->add_option("--operators", a->operators, "also the so many operators that take most processor time of the main thread (--threads 1: of all)")->capture_default_str();
-    add_common(*verb, *a, "T,V or T,V,Q: tokens, vocabulary, questions (T/16); may be repeated (default: 64,8192, 64,256 and 256,256,64)");
+    verb->add_option("--operators", a->operators,
+                     "also the so many operators that take most processor time of the main thread (--threads 1: of all)")
+        ->capture_default_str();
+    add_common(*verb, *a,
+               "T,V or T,V,Q: tokens, vocabulary, questions (T/16); may be repeated (default: 64,8192, 64,256 and 256,256,64)");
     verb->callback([a, verb, &session] { session.action = [a, verb, &session] { return bench_step(*a, *verb, session); }; });
 }
 
-// ---- recurrence -------------------------------------------------------------------------------------------------------------------
+// ---- recurrence
+// -------------------------------------------------------------------------------------------------------------------
 
 struct RecurrenceArguments : Common {
     std::vector<std::string> forms, decays;
@@ -251,7 +279,8 @@ at::Tensor uniform(std::vector<std::int64_t> sizes, double low, double high, at:
 ExitCode bench_recurrence(const RecurrenceArguments& a, const Session& session) {
     const std::vector<std::string> forms = a.forms.empty() ? std::vector<std::string>{"reference", "chunk"} : a.forms;
     const std::vector<std::string> decays = a.decays.empty() ? std::vector<std::string>{"none", "head", "channel"} : a.decays;
-    const std::vector<std::string> shapes = a.shapes.empty() ? std::vector<std::string>{"64,64,2,32,32", "64,256,2,32,32"} : a.shapes;
+    const std::vector<std::string> shapes =
+        a.shapes.empty() ? std::vector<std::string>{"64,64,2,32,32", "64,256,2,32,32"} : a.shapes;
     constexpr const char* form = "N,T,H,K,V";
     for (const std::string& shape : shapes) read_shape(shape, 5, 5, form);
     wait_without_spinning(session.command);
@@ -281,16 +310,26 @@ ExitCode bench_recurrence(const RecurrenceArguments& a, const Session& session) 
                 const ops::Backend backend = name == "chunk" ? ops::Backend::chunk : ops::Backend::reference;
                 const auto wait = [&] { train::synchronize(runtime.device); };
                 const Milliseconds forward = train::time_calls([&] { ops::recurrence(in, backend); }, wait, a.warmup, a.repeats);
-                const Milliseconds both = train::time_calls([&] { ops::recurrence(in, backend).o.backward(cotangent); }, wait, a.warmup, a.repeats);
-                rows.push_back({{"form", name}, {"N", N}, {"T", T}, {"H", H}, {"K", K}, {"V", V}, {"decay", decay}, {"erase", !a.no_erase},
-                                {"forward", spread_json(forward)}, {"forward_backward", spread_json(both)}});
-                table.add({name, std::to_string(N), std::to_string(T), std::to_string(H), std::to_string(K), std::to_string(V), decay,
-                           a.no_erase ? "no" : "yes", fmt::format("{:.2f}", median(forward)), quartiles(forward), fmt::format("{:.2f}", median(both)),
-                           quartiles(both)});
+                const Milliseconds both =
+                    train::time_calls([&] { ops::recurrence(in, backend).o.backward(cotangent); }, wait, a.warmup, a.repeats);
+                rows.push_back({{"form", name},
+                                {"N", N},
+                                {"T", T},
+                                {"H", H},
+                                {"K", K},
+                                {"V", V},
+                                {"decay", decay},
+                                {"erase", !a.no_erase},
+                                {"forward", spread_json(forward)},
+                                {"forward_backward", spread_json(both)}});
+                table.add({name, std::to_string(N), std::to_string(T), std::to_string(H), std::to_string(K), std::to_string(V),
+                           decay, a.no_erase ? "no" : "yes", fmt::format("{:.2f}", median(forward)), quartiles(forward),
+                           fmt::format("{:.2f}", median(both)), quartiles(both)});
             }
         }
     }
-    if (a.json) print(Json{{"machine", machine}, {"warmup", a.warmup}, {"repeats", a.repeats}, {"recurrences", rows}}.dump(2) + "\n");
+    if (a.json)
+        print(Json{{"machine", machine}, {"warmup", a.warmup}, {"repeats", a.repeats}, {"recurrences", rows}}.dump(2) + "\n");
     else print(machine_text(machine) + table.str() + "\nmedians in ms; both: forward and backward\n");
     return ExitCode::ok;
 }
@@ -299,9 +338,13 @@ void add_bench_recurrence(CLI::App& bench, Session& session) {
     auto a = std::make_shared<RecurrenceArguments>();
     CLI::App* verb = bench.add_subcommand("recurrence", "the memory of the recurrent mixers, in each of its forms");
     verb->add_option("--form", a->forms, "reference, chunk; several with commas (default: both)")
-        ->delimiter(',')->allow_extra_args(false)->check(CLI::IsMember({"reference", "chunk"}));
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->check(CLI::IsMember({"reference", "chunk"}));
     verb->add_option("--decay", a->decays, "none, head, channel; several with commas (default: all)")
-        ->delimiter(',')->allow_extra_args(false)->check(CLI::IsMember({"none", "head", "channel"}));
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->check(CLI::IsMember({"none", "head", "channel"}));
     verb->add_flag("--no-erase", a->no_erase, "additive memory: no read before the write");
     add_common(*verb, *a, "N,T,H,K,V: sequences, tokens, heads, features of keys and values; may be repeated");
     verb->callback([a, &session] { session.action = [a, &session] { return bench_recurrence(*a, session); }; });

@@ -48,17 +48,20 @@ void choose(std::vector<CollectedRun>& runs, std::vector<std::string>& by, const
 
 // Where a number rests on the valid questions: what they ask is not the same in every config.
 void tell_valid(const std::vector<CollectedRun>& runs, const Arguments& arguments) {
-    const auto of_valid = [](const std::string& metric) { return metric.starts_with("valid_") || metric.starts_with("best_valid") || metric.starts_with("best_test"); };
+    const auto of_valid = [](const std::string& metric) {
+        return metric.starts_with("valid_") || metric.starts_with("best_valid") || metric.starts_with("best_test");
+    };
     if (arguments.over.empty() && std::none_of(arguments.metrics.begin(), arguments.metrics.end(), of_valid)) return;
     std::set<std::string> sources;
     for (const CollectedRun& run : runs)
         if (const std::string valid = value_of(run, "task.valid"); !valid.empty()) sources.insert(valid_source(valid));
-    if (!sources.empty()) log_info("note: valid questions are drawn from {}", join({sources.begin(), sources.end()}, ", and of other runs from "));
+    if (!sources.empty())
+        log_info("note: valid questions are drawn from {}", join({sources.begin(), sources.end()}, ", and of other runs from "));
 }
 
 // One table a metric: of the summaries all together, along the questions each by itself.
 struct Part {
-    std::string metric;               // "" for all summaries
+    std::string metric;  // "" for all summaries
     CompareTable table;
     std::vector<std::string> pooled;  // segments that share a column
 };

@@ -83,7 +83,8 @@ bool only_tells(const ConfigArguments& arguments, const Experiment& experiment) 
     for (const std::string& note : experiment.notes) log_info("note: {}", note);
     if (arguments.explain || arguments.print_config) {
         print(arguments.explain ? experiment.explain : emit_yaml(experiment.runs[experiment.chosen].spec.resolved));
-        if (experiment.runs.size() > 1 && arguments.only.empty()) log_info("the first of {} runs; --dry-run lists them", experiment.runs.size());
+        if (experiment.runs.size() > 1 && arguments.only.empty())
+            log_info("the first of {} runs; --dry-run lists them", experiment.runs.size());
     }
     if (arguments.dry_run) print_plan(arguments, experiment);
     return wants_telling(arguments);
@@ -93,9 +94,11 @@ ExitCode tell_outcome(const RunOutcome& outcome, const StopRequest& request) {
     switch (outcome.state) {
         case RunState::finished:
             if (outcome.skipped) log_info("finished before: {}", outcome.folder);
-            print(fmt::format("run             {}\nfolder          {}\ntest accuracy   {:.4f}\nvalid accuracy  {:.4f}\nbest policy     {}\ntime            {}\n",
-                              outcome.run_id, outcome.folder, outcome.test_accuracy, outcome.valid_accuracy, value_text(outcome.best_policy),
-                              format_duration(outcome.seconds)));
+            print(
+                fmt::format("run             {}\nfolder          {}\ntest accuracy   {:.4f}\nvalid accuracy  {:.4f}\nbest policy   "
+                            "  {}\ntime            {}\n",
+                            outcome.run_id, outcome.folder, outcome.test_accuracy, outcome.valid_accuracy,
+                            value_text(outcome.best_policy), format_duration(outcome.seconds)));
             return ExitCode::ok;
         case RunState::running:
             log_error("already {}; it is left alone: {}", outcome.message, outcome.folder);
@@ -105,8 +108,9 @@ ExitCode tell_outcome(const RunOutcome& outcome, const StopRequest& request) {
             return request.exit_code();
         default:
             if (const auto failure = RunFolder(outcome.folder).failure(); failure && failure->reason == "non_finite")
-                log_info("failed; log: {}/run.log\nthe same run fails again: give it another train.lr, train.clip or train.non_finite",
-                         outcome.folder);
+                log_info(
+                    "failed; log: {}/run.log\nthe same run fails again: give it another train.lr, train.clip or train.non_finite",
+                    outcome.folder);
             else log_info("failed; log: {}/run.log\ntry again with: {}", outcome.folder, resume_command(outcome.folder));
             return ExitCode::run_failed;
     }

@@ -16,12 +16,12 @@ struct ConfigArguments {
     bool print_config = false, explain = false, dry_run = false;
 };
 
-void add_config(CLI::App& verb, ConfigArguments& arguments);      // CONFIG [key=value …]
-void add_execution(CLI::App& verb, ConfigArguments& arguments);   // --results, --progress, --print-config, --explain, --dry-run
+void add_config(CLI::App& verb, ConfigArguments& arguments);     // CONFIG [key=value …]
+void add_execution(CLI::App& verb, ConfigArguments& arguments);  // --results, --progress, --print-config, --explain, --dry-run
 void add_progress(CLI::App& verb, std::string& progress);
-ProgressMode progress_mode(const std::string& word);              // also sets the terminal up for it
+ProgressMode progress_mode(const std::string& word);  // also sets the terminal up for it
 
-bool wants_telling(const ConfigArguments& arguments);             // --print-config, --explain, --dry-run
+bool wants_telling(const ConfigArguments& arguments);  // --print-config, --explain, --dry-run
 // True when the arguments only ask to be told something, which is then on stdout.
 bool only_tells(const ConfigArguments& arguments, const Experiment& experiment);
 

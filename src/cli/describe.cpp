@@ -1,4 +1,5 @@
-// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run: from the registries and schemas alone.
+// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run: from the registries and schemas
+// alone.
 #include "cli/app.h"
 #include "cli/example.h"
 #include "cli/output.h"
@@ -25,15 +26,21 @@ std::string meaning(const AnySchema& schema, const Option& option) {
 
 std::string options_table(const AnySchema& schema) {
     Table table({"option", "type", "default", "allowed", "meaning"});
-    for (const Option& option : schema.options()) table.add({option.name, option.type, option.default_text, option.allowed, meaning(schema, option)});
+    for (const Option& option : schema.options())
+        table.add({option.name, option.type, option.default_text, option.allowed, meaning(schema, option)});
     return table.str();
 }
 
 Json options_json(const AnySchema& schema) {
     Json list = Json::array();
     for (const Option& option : schema.options())
-        list.push_back({{"name", option.name}, {"type", option.type}, {"default", option.default_text}, {"allowed", option.allowed},
-                        {"meaning", option.meaning}, {"used_where", schema.where_used(option)}, {"identity", option.identity}});
+        list.push_back({{"name", option.name},
+                        {"type", option.type},
+                        {"default", option.default_text},
+                        {"allowed", option.allowed},
+                        {"meaning", option.meaning},
+                        {"used_where", schema.where_used(option)},
+                        {"identity", option.identity}});
     return list;
 }
 
@@ -49,14 +56,22 @@ void describe_mixer(const std::string& name, bool json) {
     const MixerKind& kind = get_mixer(name);
     const MixerFacts& facts = kind.facts();
     const char* state = facts.growing_state ? "grows with the sequence" : "of fixed size";
-    const char* order = facts.needs_positions ? "needs positions (model.positions, or a convolution before it)" : "knows the order by itself";
+    const char* order =
+        facts.needs_positions ? "needs positions (model.positions, or a convolution before it)" : "knows the order by itself";
     if (json) {
-        print_ordered({{"kind", "mixer"}, {"name", facts.name}, {"summary", facts.summary}, {"paper", facts.paper}, {"recurrence", facts.recurrence},
-                       {"growing_state", facts.growing_state}, {"needs_positions", facts.needs_positions}, {"options", options_json(kind.schema())}});
+        print_ordered({{"kind", "mixer"},
+                       {"name", facts.name},
+                       {"summary", facts.summary},
+                       {"paper", facts.paper},
+                       {"recurrence", facts.recurrence},
+                       {"growing_state", facts.growing_state},
+                       {"needs_positions", facts.needs_positions},
+                       {"options", options_json(kind.schema())}});
         return;
     }
-    print(fmt::format("{}: {}\n\nrecurrence\n{}\n\nstate   {}\norder   {}\npaper   {}\n\noptions, under mixers.{} in a config\n{}", facts.name,
-                      facts.summary, indented(facts.recurrence), state, order, facts.paper, facts.name, options_table(kind.schema())));
+    print(fmt::format("{}: {}\n\nrecurrence\n{}\n\nstate   {}\norder   {}\npaper   {}\n\noptions, under mixers.{} in a config\n{}",
+                      facts.name, facts.summary, indented(facts.recurrence), state, order, facts.paper, facts.name,
+                      options_table(kind.schema())));
 }
 
 // "length=32" … as a map, each value with its place.
@@ -92,16 +107,28 @@ void describe_task(const std::string& name, const std::vector<std::string>& argu
     std::vector<std::string> shallow;
     for (const Policy policy : facts.shallow) shallow.emplace_back(to_string(policy));
     if (json) {
-        const Json worked = {{"options", to_json(task.schema().write(options.get()))}, {"events", example.events}, {"tokens", example.tokens},
-                             {"positions", example.positions}, {"targets", example.targets}};
-        print_ordered({{"kind", "task"}, {"name", facts.name}, {"summary", facts.summary}, {"paper", facts.paper}, {"ceiling", facts.ceiling}, {"shallow", shallow},
-                       {"options", options_json(task.schema())}, {"example", worked}});
+        const Json worked = {{"options", to_json(task.schema().write(options.get()))},
+                             {"events", example.events},
+                             {"tokens", example.tokens},
+                             {"positions", example.positions},
+                             {"targets", example.targets}};
+        print_ordered({{"kind", "task"},
+                       {"name", facts.name},
+                       {"summary", facts.summary},
+                       {"paper", facts.paper},
+                       {"ceiling", facts.ceiling},
+                       {"shallow", shallow},
+                       {"options", options_json(task.schema())},
+                       {"example", worked}});
         return;
     }
-    print(fmt::format("{}: {}\n\nceiling {}\nshallow {}\npaper   {}\n\noptions, under task in a config (or in one of its segments)\n{}\n", facts.name,
-                      facts.summary, facts.ceiling, fmt::join(shallow, ", "), facts.paper, options_table(task.schema())));
-    print(fmt::format("one example: {} positions, {}, {} (k key, v value, . filler; the answer is predicted where it stands, never laid out)\n\n{}\n",
-                      shape.length, plural(shape.writes, "write"), plural(shape.queries, "question"), token_rows(example, 100)));
+    print(fmt::format(
+        "{}: {}\n\nceiling {}\nshallow {}\npaper   {}\n\noptions, under task in a config (or in one of its segments)\n{}\n",
+        facts.name, facts.summary, facts.ceiling, fmt::join(shallow, ", "), facts.paper, options_table(task.schema())));
+    print(
+        fmt::format("one example: {} positions, {}, {} (k key, v value, . filler; the answer is predicted where it stands, never "
+                    "laid out)\n\n{}\n",
+                    shape.length, plural(shape.writes, "write"), plural(shape.queries, "question"), token_rows(example, 100)));
     print("its events\n");
     for (const std::string& event : example.events) print("  " + event + "\n");
 }
@@ -109,11 +136,15 @@ void describe_task(const std::string& name, const std::vector<std::string>& argu
 void describe_section(const std::string& name, bool json) {
     const Option* section = run_schema().find(name);
     PALIMPSEST_ASSERT(section != nullptr && section->nested != nullptr, "no section '{}'", name);
-    if (json) print_ordered({{"kind", "section"}, {"name", name}, {"meaning", section->meaning}, {"options", options_json(*section->nested)}});
+    if (json)
+        print_ordered(
+            {{"kind", "section"}, {"name", name}, {"meaning", section->meaning}, {"options", options_json(*section->nested)}});
     else print(fmt::format("{}: {}\n\n{}", name, section->meaning, options_table(*section->nested)));
 }
 
-bool has(const std::vector<std::string>& list, const std::string& word) { return std::find(list.begin(), list.end(), word) != list.end(); }
+bool has(const std::vector<std::string>& list, const std::string& word) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+}
 
 // The command that a person most likely meant by `describe WORD …`, without the program's name; "" where nothing is near.
 std::string meant(const std::string& word) {
@@ -130,13 +161,19 @@ std::string meant(const std::string& word) {
 void check_kind(const std::string& kind, const std::vector<std::string>& words) {
     if (!has(kinds, kind)) {
         const std::string command = meant(kind);
-        fail(ExitCode::usage, "'{}' is neither mixer, task nor a section ({}){}", kind, join({kinds.begin() + 2, kinds.end()}, ", "),
-             command.empty() ? "; `palimpsest list` shows mixers and tasks" : (has(mixer_names(), kind) || has(task_names(), kind) ? "; write `palimpsest " + command + "`" : "; did you mean `palimpsest " + command + "`?"));
+        fail(ExitCode::usage, "'{}' is neither mixer, task nor a section ({}){}", kind,
+             join({kinds.begin() + 2, kinds.end()}, ", "),
+             command.empty()
+                 ? "; `palimpsest list` shows mixers and tasks"
+                 : (has(mixer_names(), kind) || has(task_names(), kind) ? "; write `palimpsest " + command + "`"
+                                                                        : "; did you mean `palimpsest " + command + "`?"));
     }
     // A task asked for as a mixer, or the other way round.
     const char* other = kind == "mixer" ? "task" : "mixer";
-    const bool misplaced = (kind == "mixer" || kind == "task") && !words.empty() && has(kind == "mixer" ? task_names() : mixer_names(), words.front());
-    if (misplaced) fail(ExitCode::usage, "'{}' is a {}; write `palimpsest describe {} {}`", words.front(), other, other, words.front());
+    const bool misplaced =
+        (kind == "mixer" || kind == "task") && !words.empty() && has(kind == "mixer" ? task_names() : mixer_names(), words.front());
+    if (misplaced)
+        fail(ExitCode::usage, "'{}' is a {}; write `palimpsest describe {} {}`", words.front(), other, other, words.front());
 }
 
 ExitCode describe(const std::string& kind, const std::vector<std::string>& words, bool json) {
@@ -146,7 +183,8 @@ ExitCode describe(const std::string& kind, const std::vector<std::string>& words
         const std::vector<std::string> known = kind == "mixer" ? mixer_names() : task_names();
         fail(ExitCode::usage, "which {}? {}", kind, join(known, ", "));
     }
-    if (kind != "task" && words.size() > (named ? 1u : 0u)) fail(ExitCode::usage, "'{}' is too much; only a task takes options here", words.back());
+    if (kind != "task" && words.size() > (named ? 1u : 0u))
+        fail(ExitCode::usage, "'{}' is too much; only a task takes options here", words.back());
     if (kind == "mixer") describe_mixer(words.front(), json);
     else if (kind == "task") describe_task(words.front(), {words.begin() + 1, words.end()}, json);
     else describe_section(kind, json);
@@ -159,7 +197,8 @@ void add_describe(CLI::App& app, Session& session) {
     auto kind = std::make_shared<std::string>();
     auto words = std::make_shared<std::vector<std::string>>();
     auto json = std::make_shared<bool>(false);
-    CLI::App* verb = app.add_subcommand("describe", "a mixer's recurrence and options, a task with a worked example, a section's options");
+    CLI::App* verb =
+        app.add_subcommand("describe", "a mixer's recurrence and options, a task with a worked example, a section's options");
     verb->add_option("WHAT", *kind, "mixer, task, or a section: model, train, data, eval, run")->required();
     verb->add_option("NAME", *words, "name of the mixer or task; then options of the task, such as length=32");
     verb->add_flag("--json", *json, "as JSON");

@@ -45,7 +45,8 @@ std::string file_system(const std::string& folder) {
         case 0x6969: return "nfs";
         case 0x0BD00BD0: return "lustre";
         case 0x47504653: return "gpfs";
-        case 0xFF534D42: case 0xFE534D42: return "smb";
+        case 0xFF534D42:
+        case 0xFE534D42: return "smb";
         case 0x65735546: return "fuse";
         case 0x2FC12FC1: return "zfs";
         default: return fmt::format("type 0x{:x}", static_cast<std::uint32_t>(info.f_type));
@@ -59,11 +60,12 @@ std::string nearest_existing(const std::string& folder) {
     return path.string();
 }
 
-// What runs need of a folder: exclusive creation (the LOCK), rename over a file (every record). Locks of the file system keep two sweeps
-// with different plans out of one folder, no more; whether they work is also worth knowing where HDF5's own tools are.
+// What runs need of a folder: exclusive creation (the LOCK), rename over a file (every record). Locks of the file system keep two
+// sweeps with different plans out of one folder, no more; whether they work is also worth knowing where HDF5's own tools are.
 void examine_folder(const std::string& results, Findings& found) {
     const std::string folder = nearest_existing(results);
-    found.facts.emplace_back("results", results + (folder_exists(results) ? "" : fmt::format(" (not there yet; looked at {})", folder)));
+    found.facts.emplace_back("results",
+                             results + (folder_exists(results) ? "" : fmt::format(" (not there yet; looked at {})", folder)));
     found.facts.emplace_back("file system", file_system(folder));
     const std::int64_t space = free_bytes(folder);
     found.facts.emplace_back("free space", format_bytes(space));
@@ -73,12 +75,16 @@ void examine_folder(const std::string& results, Findings& found) {
     try {
         const bool first = create_file(probe, "probe\n"), second = create_file(probe, "probe\n");
         found.facts.emplace_back("exclusive create", first && !second ? "works" : "does not work");
-        if (!first || second) found.problems.push_back(fmt::format("two processes could start the same run in {}: exclusive create does not work there", folder));
+        if (!first || second)
+            found.problems.push_back(
+                fmt::format("two processes could start the same run in {}: exclusive create does not work there", folder));
         write_file_atomic(probe, "replaced\n");
         found.facts.emplace_back("rename over a file", read_file(probe) == "replaced\n" ? "works" : "does not work");
         const int descriptor = ::open(probe.c_str(), O_RDWR | O_CLOEXEC);
         const bool locks = descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
-        found.facts.emplace_back("file locks", locks ? "work" : "do not work (nothing keeps sweeps with different plans out of one folder; HDF5's own tools may want HDF5_USE_FILE_LOCKING=FALSE)");
+        found.facts.emplace_back("file locks", locks ? "work"
+                                                     : "do not work (nothing keeps sweeps with different plans out of one folder; "
+                                                       "HDF5's own tools may want HDF5_USE_FILE_LOCKING=FALSE)");
         if (descriptor >= 0) ::close(descriptor);
         remove_file(probe);
     } catch (const Error& error) {
@@ -91,14 +97,16 @@ Findings examine(const std::string& results) {
     Findings found;
     found.facts = all_versions();
     const std::string header = build_info().hdf5;
-    if (!hdf5_version().starts_with(header)) found.problems.push_back(fmt::format("HDF5 differs: built with {}, running with {}", header, hdf5_version()));
+    if (!hdf5_version().starts_with(header))
+        found.problems.push_back(fmt::format("HDF5 differs: built with {}, running with {}", header, hdf5_version()));
     found.facts.emplace_back("processor", cpu_model());
     found.facts.emplace_back("usable threads", std::to_string(usable_threads()));
     found.facts.emplace_back("usable memory", format_bytes(static_cast<std::int64_t>(usable_memory())));
     const std::vector<std::string> gpus = gpu_models();
     found.facts.emplace_back("GPU", gpus.empty() ? "none" : join(gpus, ", "));
     if (!gpus.empty()) found.facts.emplace_back("GPU driver", gpu_driver());
-    if (!gpus.empty() && libtorch_cuda() != "found") found.problems.push_back(fmt::format("there is a GPU, but CUDA cannot be used: {}", libtorch_cuda()));
+    if (!gpus.empty() && libtorch_cuda() != "found")
+        found.problems.push_back(fmt::format("there is a GPU, but CUDA cannot be used: {}", libtorch_cuda()));
     found.facts.emplace_back("host", host_name());
     examine_folder(results, found);
     return found;

@@ -28,8 +28,10 @@ WorkedExample work_example(const Program& program, std::uint64_t seed) {
 
 std::string token_name(std::int64_t token, const Vocabulary& vocabulary) {
     if (token == vocabulary.removed) return "gone";
-    if (token >= vocabulary.value_first && token < vocabulary.value_first + vocabulary.values) return fmt::format("v{}", token - vocabulary.value_first);
-    if (token >= vocabulary.key_first && token < vocabulary.key_first + vocabulary.keys) return fmt::format("k{}", token - vocabulary.key_first);
+    if (token >= vocabulary.value_first && token < vocabulary.value_first + vocabulary.values)
+        return fmt::format("v{}", token - vocabulary.value_first);
+    if (token >= vocabulary.key_first && token < vocabulary.key_first + vocabulary.keys)
+        return fmt::format("k{}", token - vocabulary.key_first);
     return token == 0 ? "." : fmt::format("#{}", token);
 }
 
@@ -56,8 +58,9 @@ std::string token_rows(const WorkedExample& example, std::size_t width) {
         if (first > 0) text += "\n";
         row("position", [](std::size_t i) { return i; });
         row("token", [&](std::size_t i) { return names[i]; });
-        const bool any = std::any_of(answers.begin() + static_cast<std::ptrdiff_t>(first), answers.begin() + static_cast<std::ptrdiff_t>(end),
-                                     [](const std::string& answer) { return !answer.empty(); });
+        const bool any =
+            std::any_of(answers.begin() + static_cast<std::ptrdiff_t>(first), answers.begin() + static_cast<std::ptrdiff_t>(end),
+                        [](const std::string& answer) { return !answer.empty(); });
         if (any) row("answer", [&](std::size_t i) { return answers[i]; });
     }
     return text;

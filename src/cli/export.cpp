@@ -1,4 +1,6 @@
 // palimpsest export SWEEP|RUN…: tidy tables for other tools, to stdout or into a file.
+#include "store/export.h"
+
 #include "cli/app.h"
 #include "cli/output.h"
 #include "cli/path_option.h"
@@ -7,7 +9,6 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "store/export.h"
 #include "sweep/plan.h"
 
 #include <CLI/CLI.hpp>

@@ -20,14 +20,17 @@ struct Item {
 ExitCode list(const std::string& what, bool json) {
     std::vector<Item> items;
     if (what != "tasks") {
-        for (const std::string& name : mixer_names()) items.push_back({"mixer", name, get_mixer(name).facts().summary, get_mixer(name).facts().paper});
+        for (const std::string& name : mixer_names())
+            items.push_back({"mixer", name, get_mixer(name).facts().summary, get_mixer(name).facts().paper});
     }
     if (what != "mixers") {
-        for (const std::string& name : task_names()) items.push_back({"task", name, get_task(name).facts().summary, get_task(name).facts().paper});
+        for (const std::string& name : task_names())
+            items.push_back({"task", name, get_task(name).facts().summary, get_task(name).facts().paper});
     }
     if (json) {
         nlohmann::json out = nlohmann::json::array();
-        for (const Item& item : items) out.push_back({{"kind", item.kind}, {"name", item.name}, {"summary", item.summary}, {"paper", item.paper}});
+        for (const Item& item : items)
+            out.push_back({{"kind", item.kind}, {"name", item.name}, {"summary", item.summary}, {"paper", item.paper}});
         print_json(out);
         return ExitCode::ok;
     }

@@ -112,7 +112,8 @@ void add_ls(CLI::App& app, Session& session) {
     auto results = std::make_shared<std::string>("results");
     auto json = std::make_shared<bool>(false);
     CLI::App* verb = app.add_subcommand("ls", "list runs with their states");
-    add_path(*verb, "NAME", *name, "a folder of results or of one sweep, or a sweep's name below the results; by default all results");
+    add_path(*verb, "NAME", *name,
+             "a folder of results or of one sweep, or a sweep's name below the results; by default all results");
     add_path(*verb, "--results", *results, "where to look for a name");
     verb->add_flag("--json", *json, "as JSON");
     verb->callback([=, &session] { session.action = [=] { return ls(*name, *results, *json); }; });

@@ -77,7 +77,8 @@ std::string value_text(double value) {
 std::vector<std::string> config_folders() {
     std::vector<std::string> folders = {"configs"};
     std::error_code ignored;  // of what is not there
-    for (fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    for (fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path(); folder.has_relative_path();
+         folder = folder.parent_path())
         for (const char* name : {"configs", "share/palimpsest/configs"}) {
             const fs::path configs = folder / name;
             if (!fs::is_directory(configs / "tasks", ignored)) continue;

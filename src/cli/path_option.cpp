@@ -14,7 +14,8 @@ std::string below_home(const std::string& path) {
     const char* home = std::getenv("HOME");
     const bool of_another = path.size() > 1 && path[1] != '/';
     if (of_another || home == nullptr || *home == '\0')
-        throw CLI::ValidationError(fmt::format("'{}' is not understood; write the whole path, or ./{} for a folder of that name", path, path));
+        throw CLI::ValidationError(
+            fmt::format("'{}' is not understood; write the whole path, or ./{} for a folder of that name", path, path));
     return home + path.substr(1);
 }
 

@@ -23,12 +23,14 @@ struct Arguments {
     std::string run, results = "results", progress = "auto";
 };
 
-// Of the checkpoint that it goes on from: with as many a run goes on bit for bit, also one of a sweep whose workers shared the cores. 0:
-// not known.
+// Of the checkpoint that it goes on from: with as many a run goes on bit for bit, also one of a sweep whose workers shared the
+// cores. 0: not known.
 std::int64_t threads_before(const std::string& checkpoints) {
     const std::optional<train::Checkpoint> newest = train::newest_checkpoint(checkpoints);
     const std::string threads = newest ? newest->fact("threads") : "";
-    return threads.empty() ? 0 : std::min<std::int64_t>(std::stoll(threads), train::most_threads());  // it may have been a larger machine
+    return threads.empty()
+               ? 0
+               : std::min<std::int64_t>(std::stoll(threads), train::most_threads());  // it may have been a larger machine
 }
 
 // The sweep that the run belongs to; "" where it was started alone. Its record may be lost, then the plan beside it tells.
@@ -37,7 +39,8 @@ std::string sweep_of(const std::string& folder, const std::string& run_id) {
     const std::string parent = folder + "/..";
     if (!has_manifest(parent)) return "";
     const Manifest manifest = read_manifest(parent);
-    const bool planned = std::any_of(manifest.runs.begin(), manifest.runs.end(), [&](const SweepRun& run) { return run.run_id == run_id; });
+    const bool planned =
+        std::any_of(manifest.runs.begin(), manifest.runs.end(), [&](const SweepRun& run) { return run.run_id == run_id; });
     return planned ? manifest.sweep_id : "";
 }
 
@@ -47,7 +50,8 @@ ExitCode resume(const Arguments& arguments, const Session& session) {
     PlannedRun planned = experiment.runs.front();
     const std::string name = std::filesystem::path(folder).filename().string(), digits = name.substr(0, name.find('-'));
     if (digits.size() < 8 || !planned.spec.id.starts_with(digits))  // folders of older versions carry eight
-        fail(ExitCode::usage, "'{}' describes the run {}, but its folder is '{}': was it edited? Start it anew with `palimpsest run`", path,
+        fail(ExitCode::usage,
+             "'{}' describes the run {}, but its folder is '{}': was it edited? Start it anew with `palimpsest run`", path,
              planned.spec.id, name);
     const std::string sweep = sweep_of(folder, planned.spec.id);
     wait_without_spinning(session.command);

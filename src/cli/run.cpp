@@ -17,7 +17,8 @@ ExitCode run(const ConfigArguments& arguments, const Session& session) {
     const Experiment experiment = load_config(arguments.path, arguments.overrides, arguments.only);
     if (experiment.is_sweep && arguments.only.empty() && !wants_telling(arguments))
         fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: {}\nor one of them: {} --only NUMBER", arguments.path,
-             experiment.runs.size(), shell_line({"palimpsest", "sweep", arguments.path}), shell_line({"palimpsest", "run", arguments.path}));
+             experiment.runs.size(), shell_line({"palimpsest", "sweep", arguments.path}),
+             shell_line({"palimpsest", "run", arguments.path}));
     if (only_tells(arguments, experiment)) return ExitCode::ok;
     static StopRequest request;  // signal handlers write it to the very end
     handle_signals(request);
@@ -40,7 +41,8 @@ void add_run(CLI::App& app, Session& session) {
     CLI::App* verb = app.add_subcommand("run", "train one run (resumes it when it was cut off)");
     add_config(*verb, *arguments);
     add_execution(*verb, *arguments);
-    verb->add_option("--only", arguments->only, "one run of the config's sweep: its number in the plan, or six digits of its id at least");
+    verb->add_option("--only", arguments->only,
+                     "one run of the config's sweep: its number in the plan, or six digits of its id at least");
     verb->callback([arguments, &session] { session.action = [arguments, &session] { return run(*arguments, session); }; });
 }
 

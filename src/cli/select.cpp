@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 struct Found {
     Place place;
-    fs::path real;       // behind all links
-    std::string name;    // tells it from the others that were named
+    fs::path real;     // behind all links
+    std::string name;  // tells it from the others that were named
 };
 
 // The last part of each folder, or the whole of it where that would not tell them apart.
@@ -70,8 +70,8 @@ void tell_others(const Found& found, const std::vector<SweepRun>& planned) {
         others += path.parent_path() == fs::path(found.place.folder) && known.count(path.filename()) == 0;
     }
     if (others > 0)
-        log_info("note: {} in '{}' {} not in its plan and left out; `palimpsest ls {}` lists all", plural(others, "run"), found.place.folder,
-                 others == 1 ? "is" : "are", shell_line({found.place.folder}));
+        log_info("note: {} in '{}' {} not in its plan and left out; `palimpsest ls {}` lists all", plural(others, "run"),
+                 found.place.folder, others == 1 ? "is" : "are", shell_line({found.place.folder}));
 }
 
 // Where a run stands: the name of its sweep, or the folder above it, seen from the folder that was named.

@@ -20,10 +20,10 @@ void add_select(CLI::App& verb, SelectArguments& arguments);  // SWEEP… --wher
 
 struct Selection {
     std::vector<CollectedRun> runs;
-    std::vector<std::string> swept;   // keys of their sweeps
+    std::vector<std::string> swept;  // keys of their sweeps
     std::vector<std::string>
-        keys;  // in which they differ, without the seed; `sweep` first, where a run is in several that were named
-    Copies copies;                    // runs that are there more than once
+        keys;       // in which they differ, without the seed; `sweep` first, where a run is in several that were named
+    Copies copies;  // runs that are there more than once
 };
 // The names mean what cli/find.h says. A folder that is reached twice counts once. Says on stderr which runs cannot be read.
 Selection select_runs(const SelectArguments& arguments, RunParts parts);

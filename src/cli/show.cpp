@@ -82,7 +82,8 @@ public:
             if (!record_.policy_answers.empty()) {
                 PolicyShare best;
                 const auto here = [&slices = counts.slices](const Slice& slice) { return slices.contains(&slice); };
-                for (const auto& [segment, share] : best_policies(record_.slices, classes_, record_.policy_answers, here)) best += share;
+                for (const auto& [segment, share] : best_policies(record_.slices, classes_, record_.policy_answers, here))
+                    best += share;
                 std::vector<std::string> which;
                 for (const std::size_t policy : best.policies) which.push_back(record_.policy_names[policy]);
                 row.push_back(best.all > 0 ? fmt::format("{:.3f}", best.share()) : "-");
@@ -155,15 +156,18 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
         return std::string("?");
     };
     const Attributes::value_type stopped_early("stopped", std::string("early_stop"));
-    const bool early_stop = std::find(record.summary_attributes.begin(), record.summary_attributes.end(), stopped_early) != record.summary_attributes.end();
+    const bool early_stop = std::find(record.summary_attributes.begin(), record.summary_attributes.end(), stopped_early) !=
+                            record.summary_attributes.end();
     const std::string early = early_stop ? ", stopped early: train.early_stop was exceeded" : "";
-    std::string text = fmt::format("run       {}\nstate     {}{}\nfolder    {}\n", record.run_id.empty() ? "?" : record.run_id,
-                                   to_string(state) + early, state == RunState::running ? ": " + folder.holder() : "", folder.path());
+    std::string text =
+        fmt::format("run       {}\nstate     {}{}\nfolder    {}\n", record.run_id.empty() ? "?" : record.run_id,
+                    to_string(state) + early, state == RunState::running ? ": " + folder.holder() : "", folder.path());
     if (failure)
         text +=
             fmt::format("why       {}{}\n", failure->message, failure->step >= 0 ? fmt::format(" (step {})", failure->step) : "");
     if (!lost.empty())
-        text += fmt::format("record    lost: {}\n          trains again from its first step with: {}\n", lost, resume_command(folder.path()));
+        text += fmt::format("record    lost: {}\n          trains again from its first step with: {}\n", lost,
+                            resume_command(folder.path()));
     if (!record.config.empty()) {
         const std::string layers = config("model.layers"),
                           mixers = layers == "[]" || layers == "?" ? config("model.mixer") : layers;
@@ -175,7 +179,8 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
     if (!record.summary.empty()) {
         Table table({"summary", "value"});
         const auto counts = [](const std::string& name) { return name.ends_with("parameters") || name.ends_with("bytes"); };
-        for (const auto& [name, value] : record.summary) table.add({name, counts(name) && value >= 0 ? fmt::format("{:.0f}", value) : value_text(value)});
+        for (const auto& [name, value] : record.summary)
+            table.add({name, counts(name) && value >= 0 ? fmt::format("{:.0f}", value) : value_text(value)});
         print("\n" + table.str());
     }
     if (const Accuracies accuracies(record); !accuracies.empty()) {
@@ -198,7 +203,8 @@ void add_show(CLI::App& app, Session& session) {
     auto run = std::make_shared<std::string>();
     auto results = std::make_shared<std::string>("results");
     auto json = std::make_shared<bool>(false);
-    CLI::App* verb = app.add_subcommand("show", "one run: summary, accuracy by segment, overwrites and distance, and the log's end");
+    CLI::App* verb =
+        app.add_subcommand("show", "one run: summary, accuracy by segment, overwrites and distance, and the log's end");
     verb->add_option("RUN", *run, "folder of a run, its name below the results, or the beginning of its id")->required();
     add_path(*verb, "--results", *results, "where to look for a name");
     verb->add_flag("--json", *json, "as JSON");

@@ -21,7 +21,8 @@ struct Arguments : ConfigArguments {
 };
 
 ExitCode sweep(const Arguments& arguments, const Session& session) {
-    if (arguments.fail_fast && arguments.keep_going) fail(ExitCode::usage, "--fail-fast and --keep-going exclude each other; give one of them");
+    if (arguments.fail_fast && arguments.keep_going)
+        fail(ExitCode::usage, "--fail-fast and --keep-going exclude each other; give one of them");
     if (!wants_telling(arguments)) wait_without_spinning(session.command);  // first: it begins the program anew
     const Experiment experiment = load_config(arguments.path, arguments.overrides);
     if (only_tells(arguments, experiment)) return ExitCode::ok;
@@ -60,7 +61,8 @@ ExitCode sweep(const Arguments& arguments, const Session& session) {
     if (const auto running = count(RunState::running); running > 0) log_info("{} left to other processes", plural(running, "run"));
     const auto cut_off = total - count(RunState::finished) - count(RunState::failed) - count(RunState::running);
     if (request.stop.load() && count(RunState::finished) < total) {
-        log_info("stopped; {} of {} finished\nresume with: {}", count(RunState::finished), plural(total, "run"), shell_line(session.command));
+        log_info("stopped; {} of {} finished\nresume with: {}", count(RunState::finished), plural(total, "run"),
+                 shell_line(session.command));
         return request.exit_code();
     }
     if (cut_off > 0) log_info("{} of {} cut off\nresume with: {}", cut_off, plural(total, "run"), shell_line(session.command));
@@ -73,10 +75,12 @@ ExitCode sweep(const Arguments& arguments, const Session& session) {
 
 void add_sweep(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<Arguments>();
-    CLI::App* verb = app.add_subcommand("sweep", "train all runs of a config's sweep block; run it again to go on where it stopped");
+    CLI::App* verb =
+        app.add_subcommand("sweep", "train all runs of a config's sweep block; run it again to go on where it stopped");
     add_config(*verb, *arguments);
     add_execution(*verb, *arguments);
-    verb->add_option("-j,--jobs", arguments->workers, "runs at one time, each in a process of its own; the cores are divided among them")
+    verb->add_option("-j,--jobs", arguments->workers,
+                     "runs at one time, each in a process of its own; the cores are divided among them")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
         ->capture_default_str();
     verb->add_flag("--fail-fast", arguments->fail_fast, "start no more runs after the first that fails");

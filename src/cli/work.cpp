@@ -1,5 +1,5 @@
-// palimpsest work FOLDER RUN_ID…: trains runs of a sweep's manifest, as lanes of one model. `palimpsest sweep` starts it as its worker
-// and reads its stdout; by hand, or from a scheduler, it does the same without a parent.
+// palimpsest work FOLDER RUN_ID…: trains runs of a sweep's manifest, as lanes of one model. `palimpsest sweep` starts it as its
+// worker and reads its stdout; by hand, or from a scheduler, it does the same without a parent.
 #include "cli/app.h"
 #include "cli/output.h"
 #include "cli/path_option.h"
@@ -35,7 +35,7 @@ ExitCode work(const Arguments& arguments, const Session& session) {
     wait_without_spinning(session.command);
     static StopRequest request;  // signal handlers write it to the very end
     handle_signals_of_worker(request, static_cast<pid_t>(arguments.parent));
-    if (request.stop.load()) return request.exit_code();  // the parent was gone before anything began
+    if (request.stop.load()) return request.exit_code();                          // the parent was gone before anything began
     if (arguments.parent != 0) std::ofstream("/proc/self/oom_score_adj") << 500;  // rather this run than the sweep
 
     const std::string path = arguments.plan.empty() ? arguments.folder + "/manifest.yaml" : arguments.plan;

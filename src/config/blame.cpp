@@ -18,8 +18,8 @@ std::vector<std::string> words_of(const std::string& message) {
 
 }  // namespace
 
-Source blame(const std::string& message, const std::vector<std::string>& sections, const Value& root, const std::vector<Setting>& settings,
-             const Source& otherwise) {
+Source blame(const std::string& message, const std::vector<std::string>& sections, const Value& root,
+             const std::vector<Setting>& settings, const Source& otherwise) {
     const Source* named = nullptr;
     for (const std::string& word : words_of(message)) {
         std::vector<std::string> paths = {word};
@@ -27,7 +27,8 @@ Source blame(const std::string& message, const std::vector<std::string>& section
         for (const std::string& path : paths) {
             const Value* value = word.empty() ? nullptr : find_path(root, path);
             if (!value || value->kind == Value::Kind::map || !value->source.text) continue;
-            const bool set = std::any_of(settings.begin(), settings.end(), [&](const Setting& s) { return is_below(path, s.path); });
+            const bool set =
+                std::any_of(settings.begin(), settings.end(), [&](const Setting& s) { return is_below(path, s.path); });
             if (set) return value->source;
             if (!named) named = &value->source;
         }

@@ -42,14 +42,18 @@ void label(std::vector<SegmentSpec>& segments) {
 std::string problem_of_name(const std::string& name) {
     if (name.empty()) return "must not be empty";
     if (!is_utf8(name) || has_control_characters(name))
-        return fmt::format("is {}, which holds bytes that are no text in UTF-8; write a name of plain characters (without one, the file's name counts)",
-                           shell_line({name}));
+        return fmt::format(
+            "is {}, which holds bytes that are no text in UTF-8; write a name of plain characters (without one, the file's name "
+            "counts)",
+            shell_line({name}));
     const std::filesystem::path path(name);
-    const bool inside = std::none_of(path.begin(), path.end(), [](const auto& part) { return part.empty() || part == "." || part == ".." || part == "/"; });
+    const bool inside = std::none_of(path.begin(), path.end(),
+                                     [](const auto& part) { return part.empty() || part == "." || part == ".." || part == "/"; });
     if (!inside) return fmt::format("is '{}'; it must be that of a folder below the results, such as recall or study/recall", name);
     if (std::any_of(path.begin(), path.end(), [](const auto& part) { return part.string().size() > 255; }))
         return "is longer than the 255 bytes that a folder's name may have";
-    if (std::find(path.begin(), path.end(), "latest") != path.end()) return "must not hold 'latest', which is the link to the run that started last";
+    if (std::find(path.begin(), path.end(), "latest") != path.end())
+        return "must not hold 'latest', which is the link to the run that started last";
     return "";
 }
 
@@ -60,7 +64,8 @@ public:
 
     RunSpec build() {
         run_schema().read(&run_, root_, "", errors_, {"task", "mixers", "base", "sweep"});
-        if (const std::string problem = problem_of_name(run_.name); !problem.empty()) errors_.error(place("name"), "'name' " + problem);
+        if (const std::string problem = problem_of_name(run_.name); !problem.empty())
+            errors_.error(place("name"), "'name' " + problem);
         const Value task = read_task();
         const std::size_t before = errors_.size();
         const Value mixers = read_mixers(root_, catalog_, run_, effects_, errors_);
@@ -97,7 +102,8 @@ private:
         if (!task || task->kind != Value::Kind::map) {
             errors_.error(place("task"),
                           task && task->kind == Value::Kind::scalar
-                              ? fmt::format("'task' expects a map; write task: {{name: {}, …}} (known tasks: {})", task->text, join(catalog_.tasks, ", "))
+                              ? fmt::format("'task' expects a map; write task: {{name: {}, …}} (known tasks: {})", task->text,
+                                            join(catalog_.tasks, ", "))
                               : fmt::format("no task; write task: {{name: …}}; known tasks: {}", join(catalog_.tasks, ", ")));
             return resolved;
         }
@@ -124,7 +130,8 @@ private:
         std::vector<Effects::User> users;
         for (std::size_t i = 0; i < 3; ++i)
             for (std::size_t j = 0; j < lists[i]->size() && !(valid_as_train_ && split_names[i] == "valid"); ++j)
-                users.push_back({(*lists[i])[j].options.get(), &task->find(split_names[i])->items[j], fmt::format("task.{}.{}", split_names[i], j)});
+                users.push_back({(*lists[i])[j].options.get(), &task->find(split_names[i])->items[j],
+                                 fmt::format("task.{}.{}", split_names[i], j)});
         effects_.judge(*schema, "task", defaults.get(), users, "segment");
         for (const Effects::User& user : users) effects_.caution(*schema, user.path, user.object);
         return resolve_task();
@@ -150,7 +157,8 @@ private:
                 own.set("examples", fields::write(segment.examples));
                 list.items.push_back(std::move(own));
             }
-            resolved.set(split_names[i], valid_as_train_ && split_names[i] == "valid" ? fields::write(std::string("train")) : std::move(list));
+            resolved.set(split_names[i],
+                         valid_as_train_ && split_names[i] == "valid" ? fields::write(std::string("train")) : std::move(list));
         }
         return resolved;
     }
@@ -203,8 +211,11 @@ private:
             }
             label(segments);
         } else if (word.text != "test") {
-            errors_.error(word.source, fmt::format("'task.valid' is train, test or a list of segments, got '{}'; train draws from the options of "
-                                                   "the training segments, test from those of the test segments", word.text));
+            errors_.error(
+                word.source,
+                fmt::format("'task.valid' is train, test or a list of segments, got '{}'; train draws from the options of "
+                            "the training segments, test from those of the test segments",
+                            word.text));
         }
     }
 
@@ -240,7 +251,8 @@ private:
     }
 
     // Said once where segments or layers share what is wrong.
-    void misfit(const std::string& message, const std::string& prefix, const std::vector<std::string>& sections, const Source& otherwise) {
+    void misfit(const std::string& message, const std::string& prefix, const std::vector<std::string>& sections,
+                const Source& otherwise) {
         const Source where = blame(message, sections, root_, settings_, otherwise);
         if (misfits_.insert(where.where() + message).second) errors_.error(where, prefix + message);
     }
@@ -280,8 +292,9 @@ private:
         const auto branches = model.depth * (model.mlp == Mlp::none ? 1 : 2);
         const bool writes_out = model.mlp == Mlp::gelu || model.mlp == Mlp::swiglu || read_by_a_mixer("model.rescale_output");
         if (!model.rescale_output && (branches == 1 || !writes_out)) {
-            effects_.no_effect("model.rescale_output", {"model.mixer", "model.layers", "model.depth", "model.mlp"},
-                               branches == 1 ? "a model of one branch rescales by 1" : "no branch of this model has an output projection");
+            effects_.no_effect(
+                "model.rescale_output", {"model.mixer", "model.layers", "model.depth", "model.mlp"},
+                branches == 1 ? "a model of one branch rescales by 1" : "no branch of this model has an output projection");
             model.rescale_output = ModelSpec().rescale_output;
         }
         if (model.positions == Positions::rotary && !read_by_a_mixer("model.positions")) {
@@ -299,8 +312,9 @@ private:
         // A config may well say how many examples there would be, but to set it for this call means more.
         const Setting* examples = setting("task.train.0.examples");
         if (examples && run_.data.mode == DataMode::fresh && run_.task.train.size() == 1 && !swept("data.mode"))
-            errors_.error(examples->source, "'task.train.0.examples' has no effect: where data.mode is fresh no example comes twice, and the "
-                                            "only segment has every step; set data.mode to fixed");
+            errors_.error(examples->source,
+                          "'task.train.0.examples' has no effect: where data.mode is fresh no example comes twice, and the "
+                          "only segment has every step; set data.mode to fixed");
     }
 
     std::int64_t steps() const {
@@ -308,7 +322,8 @@ private:
         if (train.epochs == 0) return train.steps;
         double steps = 0;
         for (const SegmentSpec& segment : run_.task.train)
-            steps += std::ceil(static_cast<double>(segment.examples) / static_cast<double>(train.batch)) * static_cast<double>(train.epochs);
+            steps += std::ceil(static_cast<double>(segment.examples) / static_cast<double>(train.batch)) *
+                     static_cast<double>(train.epochs);
         return static_cast<std::int64_t>(std::min(steps, 1e15));
     }
 
@@ -331,9 +346,10 @@ private:
         };
         const bool length_known = !run_.task.train.empty() && readable("steps") && readable("epochs") && readable("batch");
         if (length_known && train.warmup > 0 && train.warmup >= steps())
-            errors_.error(place("train.warmup"), fmt::format("'train.warmup' is {}, but the run has {}: 'train.lr' would not be reached before the "
-                                                             "end; set at most {}",
-                                                             train.warmup, plural(steps(), "step"), steps() - 1));
+            errors_.error(place("train.warmup"),
+                          fmt::format("'train.warmup' is {}, but the run has {}: 'train.lr' would not be reached before the "
+                                      "end; set at most {}",
+                                      train.warmup, plural(steps(), "step"), steps() - 1));
         if (run_.run.precision != Precision::fp32 && run_.run.device == Device::cpu)
             errors_.error(place("run.precision"), "'run.precision' must be fp32 on the cpu; set run.device cuda");
     }

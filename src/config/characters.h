@@ -10,7 +10,7 @@
 namespace palimpsest {
 
 struct Character {
-    char32_t code = 0;       // of a byte that is not UTF-8: the byte
+    char32_t code = 0;  // of a byte that is not UTF-8: the byte
     std::size_t bytes = 1;
     bool valid = true;
 };
@@ -35,8 +35,8 @@ inline Character character_at(std::string_view text, std::size_t at) {
 
 inline bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
 
-// Line ends and marks to YAML 1.1 (PyYAML), text to YAML 1.2, or unreadable to one of them: they are written as escapes only. Tabs and
-// line ends of Unix are not among them.
+// Line ends and marks to YAML 1.1 (PyYAML), text to YAML 1.2, or unreadable to one of them: they are written as escapes only. Tabs
+// and line ends of Unix are not among them.
 inline bool must_be_escaped(char32_t code) {
     if (code == '\t' || code == '\n') return false;
     return is_control(code) || code == 0x2028 || code == 0x2029 || code == 0xFEFF || code == 0xFFFE || code == 0xFFFF;
@@ -51,7 +51,8 @@ inline std::string escape(char32_t code) {
         case '\r': return "\\r";
         default: break;
     }
-    return code < 0x100 ? fmt::format("\\x{:02x}", static_cast<unsigned>(code)) : fmt::format("\\u{:04x}", static_cast<unsigned>(code));
+    return code < 0x100 ? fmt::format("\\x{:02x}", static_cast<unsigned>(code))
+                        : fmt::format("\\u{:04x}", static_cast<unsigned>(code));
 }
 
 // For messages and comments: on one line, in UTF-8, and nothing that a terminal would obey.

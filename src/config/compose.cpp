@@ -104,7 +104,8 @@ private:
     const std::vector<std::string>& config_dirs_;
     Diagnostics& errors_;
     std::vector<std::string> open_;  // the files being read, outermost first
-    std::unordered_map<std::string, Value> loaded_;  // bases with their own bases, by real path: each is read once, whoever names it
+    std::unordered_map<std::string, Value>
+        loaded_;  // bases with their own bases, by real path: each is read once, whoever names it
 };
 
 // The sweep's keys are dotted themselves: "sweep.grid.train.lr" has three parts, "sweep.random.draw.train.lr" four.
@@ -138,7 +139,8 @@ bool can_be_read(const std::string& path) {
 
 std::string read_config(const std::string& path) {
     std::string text = read_file(path, longest_config + 1);
-    if (text.size() > longest_config) fail(ExitCode::usage, "'{}' is larger than {}: that is no config", path, format_bytes(longest_config));
+    if (text.size() > longest_config)
+        fail(ExitCode::usage, "'{}' is larger than {}: that is no config", path, format_bytes(longest_config));
     return text;
 }
 

@@ -17,12 +17,12 @@ struct Setting {
     bool swept = false;
 };
 
-bool can_be_read(const std::string& path);        // a file, a pipe or a device, such as <(…) and /dev/stdin
+bool can_be_read(const std::string& path);         // a file, a pipe or a device, such as <(…) and /dev/stdin
 std::string read_config(const std::string& path);  // Error(usage) for what is too large to be one
 
-// The text with its bases under it: maps merge, lists and single values replace. Bases are looked up beside the file that names them,
-// then in `config_dirs`; later bases win over earlier ones, a file over its bases. Each file is read once, however many name it. Throws
-// when a file cannot be read as YAML: what stands in the others would then only look wrong.
+// The text with its bases under it: maps merge, lists and single values replace. Bases are looked up beside the file that names
+// them, then in `config_dirs`; later bases win over earlier ones, a file over its bases. Each file is read once, however many name
+// it. Throws when a file cannot be read as YAML: what stands in the others would then only look wrong.
 Value compose(const std::string& name, const std::string& text, const std::vector<std::string>& config_dirs, Diagnostics& errors);
 
 // "a.b=value", in order. Returns what was set.

@@ -41,8 +41,8 @@ bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0)
 // Byte at which the 1-based character `column` begins.
 std::size_t byte_of_column(std::string_view line, int column) {
     std::size_t byte = 0;
-    for (int i = 1; i < column && byte < line.size(); ++i)
-        do ++byte;
+    for (int i = 1; i < column && byte < line.size(); ++i) do
+            ++byte;
         while (byte < line.size() && continues_character(line[byte]));
     return byte;
 }

@@ -15,10 +15,11 @@ public:
     void add(const Diagnostics& others);
     bool empty() const { return errors_.empty(); }
     std::size_t size() const { return errors_.size(); }
-    // Sorted by file, line, column; each error once, however often it was met, and a hundred at most; ends with "N errors". Whatever bytes
-    // a file or a message holds, what is shown is UTF-8, of a length for people, and nothing that a terminal would obey.
+    // Sorted by file, line, column; each error once, however often it was met, and a hundred at most; ends with "N errors".
+    // Whatever bytes a file or a message holds, what is shown is UTF-8, of a length for people, and nothing that a terminal would
+    // obey.
     std::string report() const;
-    void throw_if_any() const;    // Error(usage, report())
+    void throw_if_any() const;  // Error(usage, report())
 
 private:
     struct Entry {

@@ -1,5 +1,6 @@
-// Values of sweep.random. Drawn by Philox, keyed by the block's seed and the key's path, counted by the sample: neither a further key nor
-// further samples shift what was drawn before. Rounded, so that names stay short and the last bit of a machine's logarithm plays no part.
+// Values of sweep.random. Drawn by Philox, keyed by the block's seed and the key's path, counted by the sample: neither a further
+// key nor further samples shift what was drawn before. Rounded, so that names stay short and the last bit of a machine's logarithm
+// plays no part.
 #include "config/schema_fields.h"
 #include "config/sweep.h"
 #include "core/hash.h"
@@ -66,8 +67,9 @@ std::vector<Value> draw_values(const Value& distribution, const std::string& pat
     const std::string place = "sweep.random.draw." + path;
     std::vector<Value> values;
     if (distribution.kind != Value::Kind::map || distribution.entries.size() != 1) {
-        errors.error(distribution.source, fmt::format("'{}' expects one distribution, such as {{log_uniform: [1e-4, 1e-2]}}; there are: {}",
-                                                      place, join(distributions, ", ")));
+        errors.error(distribution.source,
+                     fmt::format("'{}' expects one distribution, such as {{log_uniform: [1e-4, 1e-2]}}; there are: {}", place,
+                                 join(distributions, ", ")));
         return values;
     }
     const std::string& kind = distribution.entries.front().key;
@@ -84,11 +86,13 @@ std::vector<Value> draw_values(const Value& distribution, const std::string& pat
         if (const auto range = ends<double>(argument, at, {}, errors)) {
             const double low = range->first, high = range->second;
             const int decimals = decimals_of(high - low);
-            if (!std::isfinite(high - low)) errors.error(argument.source, fmt::format("'{}' spans more than a number can hold", at));
-            else draw([&](std::uint64_t bits) {
-                const std::string text = fmt::format("{:.{}f}", low + fraction(bits) * (high - low), decimals);
-                return fields::write(std::clamp(number(text) + 0.0, low, high));  // + 0.0: no negative zero
-            });
+            if (!std::isfinite(high - low))
+                errors.error(argument.source, fmt::format("'{}' spans more than a number can hold", at));
+            else
+                draw([&](std::uint64_t bits) {
+                    const std::string text = fmt::format("{:.{}f}", low + fraction(bits) * (high - low), decimals);
+                    return fields::write(std::clamp(number(text) + 0.0, low, high));  // + 0.0: no negative zero
+                });
         }
     } else if (kind == "log_uniform") {
         if (const auto range = ends<double>(argument, at, above(0), errors)) {
@@ -103,7 +107,10 @@ std::vector<Value> draw_values(const Value& distribution, const std::string& pat
         if (const auto range = ends<std::int64_t>(argument, at, between(-most, most), errors)) {
             const std::int64_t low = range->first, count = range->second - low + 1;
             if (count > (1ll << 32)) errors.error(argument.source, fmt::format("'{}' spans more than 2^32 values", at));
-            else draw([&](std::uint64_t bits) { return fields::write(low + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(count), bits))); });
+            else
+                draw([&](std::uint64_t bits) {
+                    return fields::write(low + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(count), bits)));
+                });
         }
     } else if (kind == "choice") {
         if (argument.kind != Value::Kind::list || argument.items.empty())
@@ -111,8 +118,9 @@ std::vector<Value> draw_values(const Value& distribution, const std::string& pat
         else draw([&](std::uint64_t bits) { return argument.items[below(argument.items.size(), bits)]; });
     } else {
         const std::string hint = did_you_mean(kind, distributions);
-        errors.error(distribution.entries.front().source, fmt::format("unknown distribution '{}' in '{}'{}", kind, place,
-                                        hint.empty() ? "; there are: " + join(distributions, ", ") : hint));
+        errors.error(distribution.entries.front().source,
+                     fmt::format("unknown distribution '{}' in '{}'{}", kind, place,
+                                 hint.empty() ? "; there are: " + join(distributions, ", ") : hint));
     }
     return values;
 }

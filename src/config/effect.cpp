@@ -10,7 +10,8 @@ namespace palimpsest {
 
 void Effects::judge(const AnySchema& schema, const std::string& path, const void* object) { judge(schema, path, object, {}, ""); }
 
-void Effects::judge(const AnySchema& schema, const std::string& path, const void* object, const std::vector<User>& users, const char* kind) {
+void Effects::judge(const AnySchema& schema, const std::string& path, const void* object, const std::vector<User>& users,
+                    const char* kind) {
     std::vector<std::string> sections = {path};
     for (const User& user : users) sections.push_back(user.path);
     for (const Option& option : schema.options()) {
@@ -37,7 +38,8 @@ void Effects::judge(const AnySchema& schema, const std::string& path, const void
     }
 }
 
-void Effects::judge_key(const AnySchema& schema, const Option& option, const std::string& section, const std::vector<std::string>& sections) {
+void Effects::judge_key(const AnySchema& schema, const Option& option, const std::string& section,
+                        const std::vector<std::string>& sections) {
     const std::string path = section + "." + option.name;
     if (!find_path(root_, path) || option.used_when.empty()) return;
     std::vector<std::string> deciders;
@@ -82,7 +84,8 @@ Effects::Level Effects::level(const Value* value) const {
 // Whether the sweep varies `decider` by a key that does not set `path` too.
 bool Effects::varies_apart(const std::string& decider, const std::string& path) const {
     return std::any_of(settings_.begin(), settings_.end(), [&](const Setting& setting) {
-        return setting.swept && (is_below(decider, setting.path) || is_below(setting.path, decider)) && !is_below(path, setting.path);
+        return setting.swept && (is_below(decider, setting.path) || is_below(setting.path, decider)) &&
+               !is_below(path, setting.path);
     });
 }
 

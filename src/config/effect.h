@@ -1,8 +1,8 @@
-// Keys that change nothing. A sweep over one would train the same run several times, and a record of one would tell what never was. So a
-// key that does not count in a run is left out of its identity and its record; and where a person has set it nonetheless, in the file or
-// for this call, that is an error. It is none where something later overrules it: a file's key gives way to the command line, a base's
-// to every file, and what a sweep varies may leave a key without effect at some of its points. A default written out is no error either.
-// Internal to this floor.
+// Keys that change nothing. A sweep over one would train the same run several times, and a record of one would tell what never was.
+// So a key that does not count in a run is left out of its identity and its record; and where a person has set it nonetheless, in
+// the file or for this call, that is an error. It is none where something later overrules it: a file's key gives way to the command
+// line, a base's to every file, and what a sweep varies may leave a key without effect at some of its points. A default written out
+// is no error either. Internal to this floor.
 #pragma once
 
 #include "config/compose.h"
@@ -28,7 +28,8 @@ public:
     // Judges the keys of a section that stands for itself. `object` is what was read, settled or not.
     void judge(const AnySchema& schema, const std::string& path, const void* object);
     // The same of a section of defaults and its users, of which there may be none. `kind`: what a user is called ("segment").
-    void judge(const AnySchema& schema, const std::string& path, const void* object, const std::vector<User>& users, const char* kind);
+    void judge(const AnySchema& schema, const std::string& path, const void* object, const std::vector<User>& users,
+               const char* kind);
     // The run has no use for the section, which is no error.
     void not_used(const std::string& path);
     // `path` does not count, because of `decided_by`. `why` follows "'train.steps' has no effect: ".
@@ -42,7 +43,8 @@ private:
     Level level(const Value* value) const;
     bool varies_apart(const std::string& decider, const std::string& path) const;
     bool is_default(const AnySchema& schema, const Option& option, const std::string& path) const;
-    void judge_key(const AnySchema& schema, const Option& option, const std::string& section, const std::vector<std::string>& sections);
+    void judge_key(const AnySchema& schema, const Option& option, const std::string& section,
+                   const std::vector<std::string>& sections);
 
     const Value& root_;
     const std::vector<Setting>& settings_;

@@ -12,8 +12,8 @@
 namespace palimpsest {
 namespace {
 
-// Where the value at `path` of the resolved config may have been written: there; or as a default of all segments, or of all layers of a
-// mixer; or in each of these.
+// Where the value at `path` of the resolved config may have been written: there; or as a default of all segments, or of all layers
+// of a mixer; or in each of these.
 const Value* find_origin(const RunSpec& run, const Value& tree, const std::string& path) {
     if (const Value* value = find_path(tree, path)) return value;
     std::vector<std::string> parts = {""};
@@ -25,7 +25,8 @@ const Value* find_origin(const RunSpec& run, const Value& tree, const std::strin
         const Value* items = find_path(tree, list);
         for (std::size_t i = 0; items && i < items->items.size(); ++i) {
             const Value* name = items->items[i].find("mixer");
-            if (const Value* value = items->items[i].find(key); value && (mixer.empty() || (name && name->text == mixer))) return value;
+            if (const Value* value = items->items[i].find(key); value && (mixer.empty() || (name && name->text == mixer)))
+                return value;
         }
         return nullptr;
     };
@@ -78,8 +79,10 @@ std::size_t choose(const std::vector<PlannedRun>& runs, const std::string& only)
     for (std::size_t i = 0; i < runs.size(); ++i)
         if (only.size() >= 6 && runs[i].spec.id.starts_with(only)) found.push_back(i);
     if (found.size() == 1) return found.front();
-    if (found.size() > 1) fail(ExitCode::usage, "--only {}: {} runs of the plan have ids that begin so; write more digits", only, found.size());
-    fail(ExitCode::usage, "--only {}: no run of the plan; write its number, or at least six digits of its id (`--dry-run` lists them)", only);
+    if (found.size() > 1)
+        fail(ExitCode::usage, "--only {}: {} runs of the plan have ids that begin so; write more digits", only, found.size());
+    fail(ExitCode::usage,
+         "--only {}: no run of the plan; write its number, or at least six digits of its id (`--dry-run` lists them)", only);
 }
 
 }  // namespace
@@ -120,7 +123,8 @@ Experiment load_experiment(const std::string& path, const std::vector<std::strin
     for (const std::string& folder : config_dirs)
         tried.push_back((std::filesystem::path(folder) / path).lexically_normal().string());
     for (const std::string& candidate : tried)
-        if (can_be_read(candidate)) return parse_experiment(candidate, read_config(candidate), overrides, catalog, config_dirs, only);
+        if (can_be_read(candidate))
+            return parse_experiment(candidate, read_config(candidate), overrides, catalog, config_dirs, only);
     fail(ExitCode::usage, "no config '{}'; looked for {}", path, join(tried, ", "));
 }
 

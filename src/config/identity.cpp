@@ -1,5 +1,5 @@
-// What makes two runs the same run. A key at its default is not written, so that a new key keeps the ids of old runs; a default that
-// changes raises the version.
+// What makes two runs the same run. A key at its default is not written, so that a new key keeps the ids of old runs; a default
+// that changes raises the version.
 #include "config/build.h"
 #include "config/layers.h"
 #include "core/hash.h"
@@ -49,7 +49,8 @@ void add_segments(Lines& lines, const std::string& split, const std::vector<Segm
 // The layers, however they were written: what all layers of a mixer have counts once, the rest by layer.
 std::vector<Layer> add_mixers(Lines& lines, const RunSpec& run, const Catalog& catalog) {
     const std::vector<std::string> names = run.model.mixers_by_layer();
-    for (const auto& [name, options] : run.mixers) lines.add("mixers." + name, catalog.mixer_schema(name)->write_identity(options.get()));
+    for (const auto& [name, options] : run.mixers)
+        lines.add("mixers." + name, catalog.mixer_schema(name)->write_identity(options.get()));
     std::map<std::string, std::map<std::size_t, Value>> apart;
     for (const auto& [i, options] : run.layers) apart[names[i]][i] = catalog.mixer_schema(names[i])->write_identity(options.get());
     std::vector<Layer> layers(names.begin(), names.end());

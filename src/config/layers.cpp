@@ -10,7 +10,8 @@
 namespace palimpsest {
 namespace {
 
-void check_mixer(const Source& where, const std::string& name, const Catalog& catalog, Diagnostics& errors, const char* section = "") {
+void check_mixer(const Source& where, const std::string& name, const Catalog& catalog, Diagnostics& errors,
+                 const char* section = "") {
     if (catalog.mixer_schema(name)) return;
     const std::string hint = did_you_mean(name, catalog.mixers);
     errors.error(where, fmt::format("unknown mixer '{}'{}{}", name, section,
@@ -71,7 +72,8 @@ private:
                 resolved[i] = schema_.write(own[i].get());
             }
         Value shared = take_shared(resolved, false);
-        const bool alike = std::all_of(resolved.begin(), resolved.end(), [](const auto& layer) { return layer.second.entries.empty(); });
+        const bool alike =
+            std::all_of(resolved.begin(), resolved.end(), [](const auto& layer) { return layer.second.entries.empty(); });
         if (alike) run_.mixers[name_] = own.begin()->second;
         for (const auto& [i, options] : own) {
             if (!alike) run_.layers[i] = options;
@@ -110,7 +112,8 @@ Value read_mixers(const Value& root, const Catalog& catalog, RunSpec& run, Effec
         const AnySchema* schema = catalog.mixer_schema(name);
         if (!schema) continue;
         const auto own = given.find(name);
-        resolved.set(name, MixerLayers(*schema, name, own == given.end() ? schema->make_default() : own->second, run).read(effects, errors));
+        resolved.set(
+            name, MixerLayers(*schema, name, own == given.end() ? schema->make_default() : own->second, run).read(effects, errors));
     }
     for (const auto& [name, object] : given) {
         if (used.count(name)) continue;

@@ -125,7 +125,8 @@ std::string AnySchema::where_used(const Option& option, std::string_view section
     const auto in_words = [&](const Condition& condition) {
         std::string values = join(condition.values, ", ");
         if (const auto comma = values.rfind(", "); comma != std::string::npos) values.replace(comma, 2, " or ");
-        return fmt::format("{}{}{} is {}{}", section, section.empty() ? "" : ".", condition.option, condition.negated ? "not " : "", values);
+        return fmt::format("{}{}{} is {}{}", section, section.empty() ? "" : ".", condition.option, condition.negated ? "not " : "",
+                           values);
     };
     std::vector<std::string> all;
     for (const AnyOf& any : option.used_when) {
@@ -159,11 +160,12 @@ void fields::read_single(double& out, const Value& value, std::string_view path,
     constexpr double least = std::numeric_limits<float>::min(), most = std::numeric_limits<float>::max();
     const double size = std::abs(number), single = size > most ? number : static_cast<double>(static_cast<float>(number));
     if (size != 0 && (size < least || size > most)) {
-        errors.error(value.source, fmt::format("'{}' is {}, but single precision holds {:.2g} to {:.2g} only{}", path, value.text, least, most,
-                                               size < least && limits.low <= 0 && !limits.low_open ? "; write 0 if nothing is meant" : ""));
+        errors.error(value.source,
+                     fmt::format("'{}' is {}, but single precision holds {:.2g} to {:.2g} only{}", path, value.text, least, most,
+                                 size < least && limits.low <= 0 && !limits.low_open ? "; write 0 if nothing is meant" : ""));
     } else if ((limits.low_open && single <= limits.low) || (limits.high_open && single >= limits.high)) {
-        errors.error(value.source, fmt::format("'{}' must be {}, got {}, which is {} in single precision", path, allowed(limits), value.text,
-                                               emit_flow(write(single))));
+        errors.error(value.source, fmt::format("'{}' must be {}, got {}, which is {} in single precision", path, allowed(limits),
+                                               value.text, emit_flow(write(single))));
     } else {
         out = number;
     }

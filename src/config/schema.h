@@ -1,5 +1,6 @@
-// A schema binds the members of a plain struct to keys of a YAML map: one list serves reading, validation, `describe`, the reference
-// pages, the resolved config and the run's identity. Tasks, mixers and the tool's own sections are all described this way.
+// A schema binds the members of a plain struct to keys of a YAML map: one list serves reading, validation, `describe`, the
+// reference pages, the resolved config and the run's identity. Tasks, mixers and the tool's own sections are all described this
+// way.
 //
 //     struct Options {
 //         std::int64_t heads = 2;
@@ -52,8 +53,8 @@ Limits at_least(double low);
 Limits above(double low);
 Limits between(double low, double high);
 
-// What another option of the same struct must hold for an option to count: one of `values`, written as in the resolved config, or none of
-// them where `negated`.
+// What another option of the same struct must hold for an option to count: one of `values`, written as in the resolved config, or
+// none of them where `negated`.
 struct Condition {
     std::string option;
     std::vector<std::string> values;
@@ -64,12 +65,12 @@ using AnyOf = std::vector<Condition>;
 // One key, as `describe` and the reference pages show it, and as the reader uses it on a type-erased object.
 struct Option {
     std::string name, type, default_text, allowed, meaning;
-    bool identity = true;  // false: device, threads, cadence… do not make another run
+    bool identity = true;                                       // false: device, threads, cadence… do not make another run
     std::vector<AnyOf> used_when;                               // all of them must hold; none: the option always counts
     std::vector<std::pair<std::string, std::string>> cautions;  // a value, and what whoever chooses it should know
     std::function<void(void* object, const Value& value, std::string_view path, Diagnostics&)> read;
     std::function<Value(const void* object)> write;
-    const class AnySchema* nested = nullptr;  // of a group
+    const class AnySchema* nested = nullptr;                // of a group
     std::function<const void*(const void* object)> member;  // of a group: the nested object
 };
 
@@ -82,13 +83,14 @@ public:
     const std::vector<Option>& options() const { return options_; }
     const Option* find(std::string_view name) const;
 
-    // Reads a map into *object. Keys not present keep the value that *object already has. Unknown keys are errors with did-you-mean,
-    // except those listed in `also_allowed` (read by somebody else). `section` names the place in messages ("task", "mixers.delta").
+    // Reads a map into *object. Keys not present keep the value that *object already has. Unknown keys are errors with
+    // did-you-mean, except those listed in `also_allowed` (read by somebody else). `section` names the place in messages ("task",
+    // "mixers.delta").
     void read(void* object, const Value& map, std::string_view section, Diagnostics&,
               const std::vector<std::string>& also_allowed = {}) const;
-    Value write(const void* object) const;                    // every key that counts, resolved
-    Value write_all(const void* object) const;                // every key
-    Value write_identity(const void* object) const;           // only identity keys that count and differ from the default
+    Value write(const void* object) const;           // every key that counts, resolved
+    Value write_all(const void* object) const;       // every key
+    Value write_identity(const void* object) const;  // only identity keys that count and differ from the default
 
     bool counts(const Option& option, const void* object) const;
     bool is_default(const Option& option, const void* object) const;

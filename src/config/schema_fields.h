@@ -13,7 +13,8 @@ namespace palimpsest::fields {
 // Each reads `value` into `out`, or reports what is wrong with `path` and leaves `out` alone.
 void read(std::int64_t& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
-// A number that ends in single precision: there too it must keep its limits, be finite, and differ from zero where it is not written so.
+// A number that ends in single precision: there too it must keep its limits, be finite, and differ from zero where it is not
+// written so.
 void read_single(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(bool& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(std::string& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
@@ -29,8 +30,8 @@ Value write(bool value);
 Value write(const std::string& value);
 Value write(const Range& value);
 
-std::string allowed(const Limits& limits);                          // "at least 1", "above 0", "0 to 1", ""
-std::string allowed(const std::vector<std::string>& words);         // "elu | relu"
+std::string allowed(const Limits& limits);                   // "at least 1", "above 0", "0 to 1", ""
+std::string allowed(const std::vector<std::string>& words);  // "elu | relu"
 
 template <class M>
 constexpr const char* type_name() {

@@ -18,7 +18,8 @@ const Schema<ModelSpec>& model_schema() {
             .used_when("layers", {"[]"})
             .field("depth", &ModelSpec::depth, between(1, 1000), "number of layers; follows from 'layers' when they are given")
             .field("layers", &ModelSpec::layers,
-                   "one mixer a layer, such as [base_conv, softmax]; with options that are the layer's own, {mixer: base_conv, kernel: 5}")
+                   "one mixer a layer, such as [base_conv, softmax]; with options that are the layer's own, {mixer: base_conv, "
+                   "kernel: 5}")
             .used_unless("layers", {"[]"})
             .choice("mlp", &ModelSpec::mlp,
                     {{"none", Mlp::none},
@@ -26,7 +27,8 @@ const Schema<ModelSpec>& model_schema() {
                      {"gelu", Mlp::gelu},
                      {"swiglu", Mlp::swiglu}},
                     "after each mixer; identity_with_norm adds norm(residual) to the residual, as zoology does")
-            .field("mlp_expansion", &ModelSpec::mlp_expansion, Limits{0, 1024, true, false}, "hidden width of the MLP over the width")
+            .field("mlp_expansion", &ModelSpec::mlp_expansion, Limits{0, 1024, true, false},
+                   "hidden width of the MLP over the width")
             .used_when("mlp", {"gelu", "swiglu"})
             .choice("norm", &ModelSpec::norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
                     "of the residual stream, before each branch")
@@ -65,9 +67,10 @@ const Schema<TrainSpec>& train_schema() {
             .field("beta2", &TrainSpec::beta2, fraction_below_one, "AdamW, decay of the squares")
             .field("eps", &TrainSpec::eps, above(0), "AdamW, added to the root")
             .field("init_scale", &TrainSpec::init_scale, above(0), "multiplies every random initial weight")
-            .choice("weight_decay_on", &TrainSpec::weight_decay_on, {{"matrices", DecayOn::matrices}, {"all", DecayOn::all}},
-                    "matrices: linear maps, convolutions, embeddings and positions; all: norms and biases too. Decay rates, time steps "
-                    "and skips of a mixer never decay")
+            .choice(
+                "weight_decay_on", &TrainSpec::weight_decay_on, {{"matrices", DecayOn::matrices}, {"all", DecayOn::all}},
+                "matrices: linear maps, convolutions, embeddings and positions; all: norms and biases too. Decay rates, time steps "
+                "and skips of a mixer never decay")
             .used_unless("weight_decay", {"0.0"})
             .field("warmup", &TrainSpec::warmup, at_least(0),
                    "steps over which the learning rate rises linearly; less than the run has, or lr would not be reached")
@@ -85,7 +88,8 @@ const Schema<TrainSpec>& train_schema() {
                     "what a loss that is not finite does")
             .field("eval_every", &TrainSpec::eval_every, at_least(0),
                    "steps between evaluations; 0: at the end, and after each epoch where data.mode is fixed")
-            .field("eval_batch", &TrainSpec::eval_batch, between(0, 1 << 30), "sequences at once in an evaluation; 0: as train.batch")
+            .field("eval_batch", &TrainSpec::eval_batch, between(0, 1 << 30),
+                   "sequences at once in an evaluation; 0: as train.batch")
             .not_identity();
     return schema;
 }
@@ -100,9 +104,9 @@ const Schema<DataSpec>& data_schema() {
             .choice("order", &DataSpec::order, {{"shuffled", DataOrder::shuffled}, {"in_order", DataOrder::in_order}},
                     "of fixed examples: another permutation in each epoch, or always as they were drawn")
             .used_when("mode", {"fixed"})
-            .choice("segments", &DataSpec::segments,
-                    {{"interleaved", SegmentOrder::interleaved}, {"in_order", SegmentOrder::in_order}},
-                    "which of several train segments a step trains on: spread in proportion to their examples, or one after the other")
+            .choice(
+                "segments", &DataSpec::segments, {{"interleaved", SegmentOrder::interleaved}, {"in_order", SegmentOrder::in_order}},
+                "which of several train segments a step trains on: spread in proportion to their examples, or one after the other")
             .field("check_overlap", &DataSpec::check_overlap, "refuse test examples that are among the training examples")
             .not_identity();
     return schema;
@@ -128,7 +132,8 @@ const Schema<RuntimeSpec>& runtime_schema() {
             .field("threads", &RuntimeSpec::threads, at_least(0), "0: all cores of the machine")
             .not_identity()
             .choice("precision", &RuntimeSpec::precision,
-                    {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}}, "of the operands of the products of layers; sums, results and recurrences are fp32")
+                    {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
+                    "of the operands of the products of layers; sums, results and recurrences are fp32")
             .choice("backend", &RuntimeSpec::backend,
                     {{"auto", OpsBackend::automatic},
                      {"reference", OpsBackend::reference},
@@ -162,7 +167,8 @@ void read(Layer& out, const Value& value, std::string_view path, const Limits&, 
     if (value.kind == Value::Kind::scalar) return fields::read(out.mixer, value, path, {}, errors);
     const Value* mixer = value.find("mixer");
     if (!mixer) {
-        errors.error(value.source, fmt::format("'{}' expects a mixer, such as delta, or a map such as {{mixer: delta, heads: 4}}", path));
+        errors.error(value.source,
+                     fmt::format("'{}' expects a mixer, such as delta, or a map such as {{mixer: delta, heads: 4}}", path));
         return;
     }
     fields::read(out.mixer, *mixer, std::string(path) + ".mixer", {}, errors);

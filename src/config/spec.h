@@ -22,7 +22,8 @@ struct SegmentSpec {
     Source source;
 };
 
-// Options at the level of `task` are defaults of all its segments. An empty valid list means: the test segments, on the valid stream.
+// Options at the level of `task` are defaults of all its segments. An empty valid list means: the test segments, on the valid
+// stream.
 struct TaskSpec {
     std::string name;
     std::vector<SegmentSpec> train, valid, test;
@@ -49,18 +50,18 @@ Value write(const Layer& layer);
 
 struct ModelSpec {
     std::int64_t width = 64;
-    std::string mixer = "softmax";       // of every layer, unless `layers` names them
-    std::int64_t depth = 2;              // number of layers; equals layers.size() when `layers` are given
-    std::vector<Layer> layers;           // one mixer a layer, e.g. [base_conv, softmax]
-    Mlp mlp = Mlp::none;                 // identity_with_norm: adds norm(residual) to the residual (zoology's quirk)
+    std::string mixer = "softmax";  // of every layer, unless `layers` names them
+    std::int64_t depth = 2;         // number of layers; equals layers.size() when `layers` are given
+    std::vector<Layer> layers;      // one mixer a layer, e.g. [base_conv, softmax]
+    Mlp mlp = Mlp::none;            // identity_with_norm: adds norm(residual) to the residual (zoology's quirk)
     double mlp_expansion = 4;
     NormKind norm = NormKind::layer;
     double norm_eps = 1e-5;
-    Positions positions = Positions::none;   // learned: added to the embedding; rotary: offered to the mixers that take it (softmax)
+    Positions positions = Positions::none;  // learned: added to the embedding; rotary: offered to the mixers that take it (softmax)
     bool tied_head = true;
     Init init = Init::normal;
-    double init_std = 0.02;              // of Init::normal
-    bool rescale_output = true;          // output projections get std / sqrt(residual branches)
+    double init_std = 0.02;      // of Init::normal
+    bool rescale_output = true;  // output projections get std / sqrt(residual branches)
     EmbeddingInit embedding_init = EmbeddingInit::normal;
     bool train_embedding = true;
     double embedding_dropout = 0, residual_dropout = 0;
@@ -74,24 +75,24 @@ enum class DecayOn { matrices, all };
 enum class NonFinite { stop, skip, warn };
 
 struct TrainSpec {
-    std::int64_t steps = 1000;           // ignored when epochs > 0
+    std::int64_t steps = 1000;  // ignored when epochs > 0
     std::int64_t epochs = 0;
     std::int64_t batch = 64;
-    double lr = 1e-3;                    // lane value
-    double weight_decay = 0.1;           // lane value
-    double beta1 = 0.9, beta2 = 0.999;   // lane values
+    double lr = 1e-3;                   // lane value
+    double weight_decay = 0.1;          // lane value
+    double beta1 = 0.9, beta2 = 0.999;  // lane values
     double eps = 1e-8;
-    double init_scale = 1;               // lane value: multiplies every random initial weight
+    double init_scale = 1;  // lane value: multiplies every random initial weight
     DecayOn weight_decay_on = DecayOn::matrices;
-    std::int64_t warmup = 0;             // steps of linear warm-up
+    std::int64_t warmup = 0;  // steps of linear warm-up
     Schedule schedule = Schedule::cosine;
-    Cadence schedule_by = Cadence::step; // epoch: lr changes between epochs only
-    double lr_final = 0;                 // fraction of lr at the end of the cosine
-    double clip = 1;                     // global gradient norm of a lane; 0: off
-    double early_stop = 0;               // stop when the valid accuracy exceeds it; 0: never
+    Cadence schedule_by = Cadence::step;  // epoch: lr changes between epochs only
+    double lr_final = 0;                  // fraction of lr at the end of the cosine
+    double clip = 1;                      // global gradient norm of a lane; 0: off
+    double early_stop = 0;                // stop when the valid accuracy exceeds it; 0: never
     NonFinite non_finite = NonFinite::stop;
-    std::int64_t eval_every = 0;         // steps; 0: at the end only (and after each epoch where data.mode is fixed)
-    std::int64_t eval_batch = 0;         // 0: as train.batch
+    std::int64_t eval_every = 0;  // steps; 0: at the end only (and after each epoch where data.mode is fixed)
+    std::int64_t eval_batch = 0;  // 0: as train.batch
 };
 
 enum class DataMode { fresh, fixed };
@@ -99,11 +100,12 @@ enum class DataOrder { shuffled, in_order };
 enum class SegmentOrder { interleaved, in_order };
 
 struct DataSpec {
-    std::int64_t seed = 0;               // of the valid and test streams: shared by a sweep, so that runs answer the same questions
+    std::int64_t seed = 0;  // of the valid and test streams: shared by a sweep, so that runs answer the same questions
     DataMode mode = DataMode::fresh;
-    DataOrder order = DataOrder::shuffled;            // fixed mode: keyed permutation in every epoch, or in order (zoology)
-    SegmentOrder segments = SegmentOrder::interleaved; // which segment step n trains on: spread in proportion, or one after the other (zoology)
-    bool check_overlap = true;           // no test example among the training examples
+    DataOrder order = DataOrder::shuffled;  // fixed mode: keyed permutation in every epoch, or in order (zoology)
+    SegmentOrder segments =
+        SegmentOrder::interleaved;  // which segment step n trains on: spread in proportion, or one after the other (zoology)
+    bool check_overlap = true;      // no test example among the training examples
 };
 
 enum class AccuracyMean { answers, examples };  // over all answers, or over examples and then over segments (zoology)
@@ -112,7 +114,7 @@ enum class SelectBy { valid, test };            // test only for the recipes of 
 struct EvalSpec {
     AccuracyMean mean = AccuracyMean::answers;
     SelectBy select_by = SelectBy::valid;
-    bool policies = true;                // score the task's shallow policies on the test examples
+    bool policies = true;  // score the task's shallow policies on the test examples
 };
 
 enum class Device { cpu, cuda };
@@ -122,44 +124,46 @@ enum class OpsBackend { automatic, reference, chunk, fused };
 // Where and how; none of it but the precision and the backend makes another run.
 struct RuntimeSpec {
     Device device = Device::cpu;
-    std::int64_t threads = 0;            // 0: all cores of the machine
-    Precision precision = Precision::fp32;   // identity
+    std::int64_t threads = 0;               // 0: all cores of the machine
+    Precision precision = Precision::fp32;  // identity
     OpsBackend backend = OpsBackend::automatic;
-    std::int64_t log_every = 50;         // steps between rows of the training log
-    double flush_seconds = 2;            // at most this much of the log is lost by a crash
-    std::int64_t checkpoint_every = 500; // steps; 0: only when interrupted
+    std::int64_t log_every = 50;          // steps between rows of the training log
+    double flush_seconds = 2;             // at most this much of the log is lost by a crash
+    std::int64_t checkpoint_every = 500;  // steps; 0: only when interrupted
 };
 
 struct RunSpec {
-    std::string name;                    // human part of the folder's name; not identity
-    std::int64_t seed = 1;               // lane value
+    std::string name;       // human part of the folder's name; not identity
+    std::int64_t seed = 1;  // lane value
     TaskSpec task;
     ModelSpec model;
-    std::map<std::string, std::shared_ptr<const void>> mixers;  // options by mixer name, of the mixers whose layers all have the same
+    std::map<std::string, std::shared_ptr<const void>>
+        mixers;  // options by mixer name, of the mixers whose layers all have the same
     std::map<std::size_t, std::shared_ptr<const void>> layers;  // options by layer, of the others
     TrainSpec train;
     DataSpec data;
     EvalSpec eval;
     RuntimeSpec run;
 
-    Value resolved;                      // the whole run, every key that counts, without sweep
+    Value resolved;                        // the whole run, every key that counts, without sweep
     std::shared_ptr<const Value> written;  // the config with its places, as it stands for this run; null where no config was read
-    std::string id;                      // 12 hex digits: hash of (schema version, identity keys that differ from their defaults)
-    std::set<std::string> unused;        // keys that were written, but do not count in this run
-    std::vector<std::string> cautions;   // what a person should know of the values that were chosen
+    std::string id;                        // 12 hex digits: hash of (schema version, identity keys that differ from their defaults)
+    std::set<std::string> unused;          // keys that were written, but do not count in this run
+    std::vector<std::string> cautions;     // what a person should know of the values that were chosen
 
     // Of layer `index`; nullptr: the mixer's defaults.
     std::shared_ptr<const void> options_of(std::size_t index) const;
 };
 
-// "configs/mqar.yaml:14:3: error: " and the message, which is about the key it begins with ("run.threads: 100000 on a machine of …"), else
-// about `key`; the place is that of the next section around it where the key was not written. The message alone where no config was read.
+// "configs/mqar.yaml:14:3: error: " and the message, which is about the key it begins with ("run.threads: 100000 on a machine of
+// …"), else about `key`; the place is that of the next section around it where the key was not written. The message alone where no
+// config was read.
 std::string at_its_place(const RunSpec& run, const std::string& key, const std::string& message);
 
 // The names and schemas that live in floors above: the task and mixer registries hand them in.
 struct Catalog {
     std::vector<std::string> tasks, mixers;
-    std::function<const AnySchema*(const std::string& name)> task_schema, mixer_schema;   // nullptr: no such name
+    std::function<const AnySchema*(const std::string&name)> task_schema, mixer_schema;  // nullptr: no such name
     // May be empty. Throws Error where a task's options do not fit together; the message gets the place of the option it names.
     std::function<void(const std::string& task, const void* options)> check_task;
     // May be empty. Throws Error where a mixer's options do not fit together, or not to the model.
@@ -174,19 +178,19 @@ struct PlannedRun {
 
 struct Experiment {
     std::string name;
-    std::string source_yaml;             // the file as it stands
+    std::string source_yaml;  // the file as it stands
     std::vector<std::string> overrides;
-    std::vector<PlannedRun> runs;        // one when there is no sweep block
+    std::vector<PlannedRun> runs;  // one when there is no sweep block
     bool is_sweep = false;
-    std::int64_t lanes = 0;              // sweep.lanes: runs of one shape that train as one model; 0: the planner's choice
-    std::vector<std::string> notes;      // e.g. "2 of 12 points are the same run and were merged", cautions
-    std::size_t chosen = 0;              // the run that `only` names; else the first
-    std::string explain;                 // the resolved config of that run with each value's origin beside it
+    std::int64_t lanes = 0;          // sweep.lanes: runs of one shape that train as one model; 0: the planner's choice
+    std::vector<std::string> notes;  // e.g. "2 of 12 points are the same run and were merged", cautions
+    std::size_t chosen = 0;          // the run that `only` names; else the first
+    std::string explain;             // the resolved config of that run with each value's origin beside it
 };
 
-// Loads `path` with its bases (looked up beside the file, then in `config_dirs`), applies `overrides` ("a.b=value", later ones win),
-// expands the sweep, validates everything. Throws Error(usage) with all errors. `only` names one run: its number in the plan, or the
-// beginning of its id.
+// Loads `path` with its bases (looked up beside the file, then in `config_dirs`), applies `overrides` ("a.b=value", later ones
+// win), expands the sweep, validates everything. Throws Error(usage) with all errors. `only` names one run: its number in the plan,
+// or the beginning of its id.
 Experiment load_experiment(const std::string& path, const std::vector<std::string>& overrides, const Catalog& catalog,
                            const std::vector<std::string>& config_dirs, const std::string& only = "");
 // The same from a text (tests; resume from the resolved_yaml of a run folder).

@@ -85,8 +85,9 @@ Sweep without_fractions(const Sweep& sweep, const Value& root, const Catalog& ca
             const bool fractions = key.distribution == "uniform" || key.distribution == "log_uniform";
             const Option* option = fractions ? find_option(root, catalog, key.path) : nullptr;
             if (!option || option->type != "integer") return false;
-            errors.error(key.source, fmt::format("'{}' is an integer, and {} draws numbers with a fraction; write {{integer: [low, high]}}", key.path,
-                                                 key.distribution));
+            errors.error(key.source,
+                         fmt::format("'{}' is an integer, and {} draws numbers with a fraction; write {{integer: [low, high]}}",
+                                     key.path, key.distribution));
             return true;
         });
     return whole;
@@ -102,14 +103,19 @@ class Expansion {
 public:
     Expansion(Sweep sweep, const Value& root, std::vector<Setting> settings, const Catalog& catalog, Experiment& experiment,
               Diagnostics& errors)
-        : sweep_(std::move(sweep)), root_(root), settings_(std::move(settings)), catalog_(catalog), experiment_(experiment), errors_(errors),
+        : sweep_(std::move(sweep)),
+          root_(root),
+          settings_(std::move(settings)),
+          catalog_(catalog),
+          experiment_(experiment),
+          errors_(errors),
           excluded_by_(sweep_.exclude.size()) {
         for (const Axis& axis : sweep_.axes)
             for (const SweptKey& key : axis.keys) settings_.push_back({key.path, key.source, true});
     }
 
-    // File order, the last axis fastest, seeds innermost. Of a sweep that is too large one point is read: what else is wrong should be told
-    // at once. The same errors at point after point are told once, so they end it.
+    // File order, the last axis fastest, seeds innermost. Of a sweep that is too large one point is read: what else is wrong should
+    // be told at once. The same errors at point after point are told once, so they end it.
     std::vector<std::size_t> expand() {
         const std::size_t all = points_of(sweep_);
         const bool too_large = all > most_runs || static_cast<std::size_t>(sweep_.seeds) > most_runs / all;
@@ -137,7 +143,8 @@ private:
         run.written = std::make_shared<const Value>(tree);
         if (!sweep_.exclude.empty()) collect_keys(run.resolved, "", keys_);
         if (run.seed > std::numeric_limits<std::int64_t>::max() - (sweep_.seeds - 1)) {
-            errors_.error(sweep_.seeds_source, fmt::format("'sweep.seeds' counts up from seed {}, past the largest integer; lower 'seed'", run.seed));
+            errors_.error(sweep_.seeds_source,
+                          fmt::format("'sweep.seeds' counts up from seed {}, past the largest integer; lower 'seed'", run.seed));
             return;
         }
         bool all_excluded = true;
@@ -158,7 +165,8 @@ private:
         if (!all_excluded) errors_.add(own);
     }
 
-    // In a point with errors (`written` given) a default may stand for what could not be read: there, what was written has to match too.
+    // In a point with errors (`written` given) a default may stand for what could not be read: there, what was written has to match
+    // too.
     bool is_excluded(const Value& resolved, const Value* written) {
         for (std::size_t e = 0; e < sweep_.exclude.size(); ++e) {
             const std::vector<Exclusion::Entry>& entries = sweep_.exclude[e].entries;
@@ -250,13 +258,13 @@ private:
     const Catalog& catalog_;
     Experiment& experiment_;
     Diagnostics& errors_;
-    std::set<std::string> effective_;              // of the settings, those that count in some run
-    std::set<std::string> keys_;                   // of all points' resolved configs, where something is excluded
-    std::vector<std::size_t> excluded_by_;         // runs, by exclusion
+    std::set<std::string> effective_;       // of the settings, those that count in some run
+    std::set<std::string> keys_;            // of all points' resolved configs, where something is excluded
+    std::vector<std::size_t> excluded_by_;  // runs, by exclusion
     std::size_t excluded_ = 0, repeats_ = 0;
     std::map<std::string, std::size_t> position_;  // by id
     std::vector<std::size_t> point_of_run_;
-    std::vector<std::string> points_;              // of the runs, in words, with keys that they do not use
+    std::vector<std::string> points_;  // of the runs, in words, with keys that they do not use
     std::string repeated_;
 };
 
@@ -276,8 +284,8 @@ Value tree_at(const Sweep& sweep, const Value& root, std::size_t point, Diagnost
     return tree;
 }
 
-std::vector<std::size_t> expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings, const Catalog& catalog,
-                                      Experiment& experiment, Diagnostics& errors) {
+std::vector<std::size_t> expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings,
+                                      const Catalog& catalog, Experiment& experiment, Diagnostics& errors) {
     experiment.lanes = sweep.lanes;
     return Expansion(without_fractions(sweep, root, catalog, errors), root, settings, catalog, experiment, errors).expand();
 }

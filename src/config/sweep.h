@@ -10,10 +10,10 @@
 namespace palimpsest {
 
 struct SweptKey {
-    std::string path;                // "train.lr"
-    std::string block;               // "grid", "zip" or "random.draw"
-    std::string distribution;        // of random.draw: "uniform", …
-    Source source;                   // of the key
+    std::string path;          // "train.lr"
+    std::string block;         // "grid", "zip" or "random.draw"
+    std::string distribution;  // of random.draw: "uniform", …
+    Source source;             // of the key
     std::vector<Value> values;
     std::vector<std::string> names;  // of values that are maps with names of their own, such as whole tasks; else empty
 };
@@ -51,13 +51,13 @@ std::size_t points_of(const Sweep& sweep);  // no more than most_runs + 1
 Sweep read_sweep(const Value& block, const std::vector<Setting>& settings, Diagnostics& errors);
 
 // Fills the runs and notes of `experiment` and returns the point of the sweep that each run is. `root` is without its sweep.
-std::vector<std::size_t> expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings, const Catalog& catalog,
-                                      Experiment& experiment, Diagnostics& errors);
+std::vector<std::size_t> expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings,
+                                      const Catalog& catalog, Experiment& experiment, Diagnostics& errors);
 // The config at one point, its seed aside.
 Value tree_at(const Sweep& sweep, const Value& root, std::size_t point, Diagnostics& errors);
 
-// A distribution of sweep.random.draw: {uniform: [low, high]}, {log_uniform: [low, high]}, {integer: [low, high]}, {choice: [a, b]}.
-// Value i is a function of (seed, path, i) alone. Empty after an error.
+// A distribution of sweep.random.draw: {uniform: [low, high]}, {log_uniform: [low, high]}, {integer: [low, high]}, {choice: [a,
+// b]}. Value i is a function of (seed, path, i) alone. Empty after an error.
 std::vector<Value> draw_values(const Value& distribution, const std::string& path, std::int64_t samples, std::int64_t seed,
                                Diagnostics& errors);
 

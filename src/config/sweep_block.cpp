@@ -45,7 +45,8 @@ public:
             else if (entry.key == "zip") read_zip(value);
             else if (entry.key == "random") read_random(value);
             else if (entry.key == "exclude") read_exclude(value);
-            else if (entry.key == "seeds") fields::read(sweep_.seeds, value, "sweep.seeds", at_least(1), errors_), sweep_.seeds_source = value.source;
+            else if (entry.key == "seeds")
+                fields::read(sweep_.seeds, value, "sweep.seeds", at_least(1), errors_), sweep_.seeds_source = value.source;
             else if (entry.key == "cap") fields::read(sweep_.cap, value, "sweep.cap", at_least(1), errors_);
             else if (entry.key == "lanes") read_lanes(value);
             else unknown_key(entry, "sweep", known_keys, errors_);
@@ -79,8 +80,8 @@ private:
             errors_.error(entry.source, fmt::format("'{}' is in 'sweep.{}' and in 'sweep.{}' ({})", entry.key, block, earlier.block,
                                                     earlier.source.where()));
         else if (is_below(earlier.path, entry.key))
-            errors_.error(entry.source, fmt::format("'{}' would overwrite '{}', which is swept too; write it first", entry.key,
-                                                    earlier.path));
+            errors_.error(entry.source,
+                          fmt::format("'{}' would overwrite '{}', which is swept too; write it first", entry.key, earlier.path));
     }
 
     bool has_values(const Value::Entry& entry, const char* block) {
@@ -108,10 +109,11 @@ private:
             const std::vector<Value>& values = entry.value.items;
             if (!first) first = &entry;
             else if (first->value.items.size() != values.size())
-                errors_.error(entry.value.source,
-                              fmt::format("'sweep.zip.{}' has {}, but 'sweep.zip.{}' has {} ({}); the keys of a zip advance together",
-                                          entry.key, plural(static_cast<std::int64_t>(values.size()), "value"), first->key,
-                                          first->value.items.size(), first->value.source.where()));
+                errors_.error(
+                    entry.value.source,
+                    fmt::format("'sweep.zip.{}' has {}, but 'sweep.zip.{}' has {} ({}); the keys of a zip advance together",
+                                entry.key, plural(static_cast<std::int64_t>(values.size()), "value"), first->key,
+                                first->value.items.size(), first->value.source.where()));
             together_.push_back({entry.key, "zip", "", entry.source, values, names_of(values)});
         }
         advance_together();
@@ -119,7 +121,8 @@ private:
 
     void read_random(const Value& random) {
         if (random.kind != Value::Kind::map) {
-            errors_.error(random.source, "'sweep.random' expects a map, such as {samples: 20, draw: {train.lr: {log_uniform: [1e-4, 1e-2]}}}");
+            errors_.error(random.source,
+                          "'sweep.random' expects a map, such as {samples: 20, draw: {train.lr: {log_uniform: [1e-4, 1e-2]}}}");
             return;
         }
         std::int64_t samples = 0, seed = 0;
@@ -130,9 +133,12 @@ private:
             else if (entry.key == "draw") draw = &entry.value;
             else unknown_key(entry, "sweep.random", {"samples", "seed", "draw"}, errors_);
         }
-        if (!random.find("samples")) errors_.error(random.source, "'sweep.random' has no 'samples'; write how many are drawn, such as samples: 20");
-        if (!draw) errors_.error(random.source, "'sweep.random' has no 'draw'; write draw: {train.lr: {log_uniform: [1e-4, 1e-2]}}");
-        else if (is_map(*draw, "random.draw", "distributions, such as {train.lr: {log_uniform: [1e-4, 1e-2]}}")) read_draw(*draw, samples, seed);
+        if (!random.find("samples"))
+            errors_.error(random.source, "'sweep.random' has no 'samples'; write how many are drawn, such as samples: 20");
+        if (!draw)
+            errors_.error(random.source, "'sweep.random' has no 'draw'; write draw: {train.lr: {log_uniform: [1e-4, 1e-2]}}");
+        else if (is_map(*draw, "random.draw", "distributions, such as {train.lr: {log_uniform: [1e-4, 1e-2]}}"))
+            read_draw(*draw, samples, seed);
     }
 
     void read_draw(const Value& draw, std::int64_t samples, std::int64_t seed) {
@@ -145,7 +151,8 @@ private:
             std::vector<std::string> names;
             if (const Value* choice = entry.value.find("choice"); choice && !names_of(choice->items).empty())
                 for (const Value& value : values) names.push_back(value.find("name")->text);
-            together_.push_back({entry.key, "random.draw", entry.value.entries.front().key, entry.source, std::move(values), std::move(names)});
+            together_.push_back(
+                {entry.key, "random.draw", entry.value.entries.front().key, entry.source, std::move(values), std::move(names)});
         }
         advance_together();
     }
@@ -184,11 +191,13 @@ private:
         for (const Axis& axis : sweep_.axes)
             for (const SweptKey& key : axis.keys) {
                 if (key.path == "seed" && block.find("seeds"))
-                    errors_.error(block.find("seeds")->source, fmt::format("give either 'sweep.seeds' or 'seed' in 'sweep.{}'", key.block));
+                    errors_.error(block.find("seeds")->source,
+                                  fmt::format("give either 'sweep.seeds' or 'seed' in 'sweep.{}'", key.block));
                 for (const Setting& setting : settings)
                     if (is_below(setting.path, key.path))
-                        errors_.error(setting.source, fmt::format("'{}' has no effect: the sweep sets '{}'; set sweep.{}.{}={}", setting.path,
-                                                                  key.path, key.block, key.path, key.block == "random.draw" ? "{…}" : "[…]"));
+                        errors_.error(setting.source,
+                                      fmt::format("'{}' has no effect: the sweep sets '{}'; set sweep.{}.{}={}", setting.path,
+                                                  key.path, key.block, key.path, key.block == "random.draw" ? "{…}" : "[…]"));
             }
         const std::size_t points = points_of(sweep_);
         if (points > most_runs || static_cast<std::size_t>(sweep_.seeds) > most_runs / points)

@@ -29,8 +29,8 @@ struct Value {
     struct Entry;
 
     Kind kind = Kind::null;
-    std::string text;         // of a scalar, unquoted
-    bool quoted = false;      // "8" is text, 8 is a number
+    std::string text;     // of a scalar, unquoted
+    bool quoted = false;  // "8" is text, 8 is a number
     std::vector<Value> items;
     std::vector<Entry> entries;  // in file order; keys are unique
     Source source;
@@ -61,7 +61,8 @@ Value load_yaml(const std::string& path);
 Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors);
 
 // The YAML after the '=' of a command-line argument. `text` holds all arguments, one a line; `column` is where the value begins.
-Value parse_argument(std::shared_ptr<const SourceText> text, int argument, int column, const std::string& yaml, Diagnostics& errors);
+Value parse_argument(std::shared_ptr<const SourceText> text, int argument, int column, const std::string& yaml,
+                     Diagnostics& errors);
 
 // YAML that both this reader and PyYAML read back to the same values (1.0e-05, quoted "no"). Maps and lists of maps in block style.
 std::string emit_yaml(const Value& value);

@@ -1,7 +1,8 @@
-// yaml-cpp, wrapped once (0.7 on Debian 12, 0.8 on Ubuntu 24.04). We take its events, not its nodes: the nodes accept duplicate keys,
-// lose marks when cloned, give aliases the place of their anchor and convert "no" to false. What is rejected here, with its place:
-// duplicate and non-text keys, merge keys, tags, further documents, nesting beyond 64 levels, more than 100,000 values (aliases
-// counted each time they are used), bytes that are not UTF-8, and characters that YAML 1.1 and 1.2 take for different things.
+// yaml-cpp, wrapped once (0.7 on Debian 12, 0.8 on Ubuntu 24.04). We take its events, not its nodes: the nodes accept duplicate
+// keys, lose marks when cloned, give aliases the place of their anchor and convert "no" to false. What is rejected here, with its
+// place: duplicate and non-text keys, merge keys, tags, further documents, nesting beyond 64 levels, more than 100,000 values
+// (aliases counted each time they are used), bytes that are not UTF-8, and characters that YAML 1.1 and 1.2 take for different
+// things.
 #include "config/characters.h"
 #include "config/diagnostics.h"
 #include "config/value.h"
@@ -68,7 +69,8 @@ private:
     std::size_t characters_before(std::size_t line, std::size_t byte) const {
         if (line != last_line_ || byte < last_byte_) last_line_ = line, last_byte_ = last_characters_ = 0;
         const std::string_view more = rest_of_line(line, last_byte_).substr(0, byte - last_byte_);
-        last_characters_ += static_cast<std::size_t>(std::count_if(more.begin(), more.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+        last_characters_ +=
+            static_cast<std::size_t>(std::count_if(more.begin(), more.end(), [](char c) { return (c & 0xC0) != 0x80; }));
         last_byte_ += more.size();
         return last_characters_;
     }
@@ -296,8 +298,9 @@ void check_characters(const std::string& yaml, const Places& places) {
         const auto refuse = [&](const std::string& message) { throw Fatal{places.at(line, i - start), message}; };
         if (!c.valid) refuse(fmt::format("byte 0x{:02x} is not UTF-8", static_cast<unsigned>(c.code)));
         if (must_be_escaped(c.code))
-            refuse(fmt::format("{}character U+{:04X} is not read as it stands; a text that is to hold it writes {} in double quotes",
-                               is_control(c.code) ? "control " : "", static_cast<unsigned>(c.code), escape(c.code)));
+            refuse(
+                fmt::format("{}character U+{:04X} is not read as it stands; a text that is to hold it writes {} in double quotes",
+                            is_control(c.code) ? "control " : "", static_cast<unsigned>(c.code), escape(c.code)));
         i += c.bytes;
         if (c.code == '\n') {
             ++line;
@@ -344,7 +347,9 @@ Value parse_file(const std::string& name, const std::string& text, std::size_t m
 
 }  // namespace
 
-Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors) { return parse_file(name, text, most_values, errors); }
+Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors) {
+    return parse_file(name, text, most_values, errors);
+}
 
 Value parse_yaml(const std::string& name, const std::string& text) { return parse_yaml(name, text, most_values); }
 

@@ -26,7 +26,8 @@ double smallest_limit(const std::string& groups, const std::string& root, std::s
     for (std::string line; std::getline(lines, line);) {
         // "0::/group" in version 2; "4:cpu,cpuacct:/group" in version 1.
         const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-        if (first == std::string::npos || second == std::string::npos || line.size() == second + 1 || line[second + 1] != '/') continue;
+        if (first == std::string::npos || second == std::string::npos || line.size() == second + 1 || line[second + 1] != '/')
+            continue;
         const std::string controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
         const bool version_2 = controllers.empty();
         if (!version_2 && fmt::format(",{},", controllers).find(fmt::format(",{},", controller)) == std::string::npos) continue;

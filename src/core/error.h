@@ -13,13 +13,13 @@ namespace palimpsest {
 // What the program returns to the shell; documented in `palimpsest --help`.
 enum class ExitCode : int {
     ok = 0,
-    run_failed = 1,      // a run failed
-    usage = 2,           // bad command line or config; nothing was started
-    sweep_partial = 3,   // a sweep finished, some of its runs failed
-    check_failed = 4,    // a result check failed
-    requeue = 75,        // stopped for pre-emption, please start again
-    interrupted = 130,   // SIGINT
-    terminated = 143,    // SIGTERM
+    run_failed = 1,     // a run failed
+    usage = 2,          // bad command line or config; nothing was started
+    sweep_partial = 3,  // a sweep finished, some of its runs failed
+    check_failed = 4,   // a result check failed
+    requeue = 75,       // stopped for pre-emption, please start again
+    interrupted = 130,  // SIGINT
+    terminated = 143,   // SIGTERM
 };
 
 // Somebody outside this program can mend it: says what was wrong, where, and what would be right.
@@ -50,7 +50,7 @@ public:
 }  // namespace palimpsest
 
 // PALIMPSEST_ASSERT(rows == columns, "rows {}, columns {}", rows, columns)
-#define PALIMPSEST_ASSERT(condition, ...)                                                                   \
-    do {                                                                                                     \
+#define PALIMPSEST_ASSERT(condition, ...)                                                                             \
+    do {                                                                                                              \
         if (!(condition)) ::palimpsest::assertion_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
     } while (false)

@@ -22,7 +22,8 @@ constexpr std::string_view temporary_mark = ".tmp-";
 
 [[noreturn]] void cannot(const char* verb, const std::string& path, int error) {
     const ExitCode code = std::string_view(verb) == "read" ? ExitCode::usage : ExitCode::run_failed;
-    if (error == ENOSPC || error == EDQUOT) fail(code, "cannot {} '{}': the disk (or your quota) is full; free some space there", verb, path);
+    if (error == ENOSPC || error == EDQUOT)
+        fail(code, "cannot {} '{}': the disk (or your quota) is full; free some space there", verb, path);
     fail(code, "cannot {} '{}': {}", verb, path, std::strerror(error));
 }
 
@@ -62,7 +63,8 @@ std::string read_file(const std::string& path, std::size_t most) {
     if (!file) cannot("read", path, errno);
     std::string content;
     char buffer[1 << 14];
-    while (const std::size_t size = std::fread(buffer, 1, std::min(sizeof buffer, most - content.size()), file.get())) content.append(buffer, size);
+    while (const std::size_t size = std::fread(buffer, 1, std::min(sizeof buffer, most - content.size()), file.get()))
+        content.append(buffer, size);
     if (std::ferror(file.get()) != 0) cannot("read", path, errno);  // a folder opens, and fails here
     return content;
 }
@@ -152,7 +154,8 @@ FileLock::~FileLock() { ::close(descriptor_); }
 bool FileLock::try_alone() { return ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 void FileLock::share() {
-    while (::flock(descriptor_, LOCK_SH) != 0 && errno == EINTR) {}
+    while (::flock(descriptor_, LOCK_SH) != 0 && errno == EINTR) {
+    }
 }
 
 void write_file_atomic(const std::string& path, std::string_view content) {

@@ -22,8 +22,8 @@ public:
 
     void write(const void* data, std::size_t size);
     void write(std::string_view text) { write(text.data(), text.size()); }
-    void commit();                                  // replaces what was there
-    bool commit_if_absent();                        // false, and nothing changed, when the name is taken
+    void commit();            // replaces what was there
+    bool commit_if_absent();  // false, and nothing changed, when the name is taken
 
 private:
     void finish();
@@ -35,19 +35,20 @@ private:
 };
 
 void write_file_atomic(const std::string& path, std::string_view content);
-// Exclusive: of several processes that create one name, exactly one gets true. The content is complete when the name appears; only where
-// the file system knows neither hard links nor a rename that replaces nothing may the name be seen empty for a moment.
+// Exclusive: of several processes that create one name, exactly one gets true. The content is complete when the name appears; only
+// where the file system knows neither hard links nor a rename that replaces nothing may the name be seen empty for a moment.
 bool create_file(const std::string& path, std::string_view content);
 
-// The two calls that give a whole file its name exclusively. File systems lack the one, the other or both: tests put such failures here.
+// The two calls that give a whole file its name exclusively. File systems lack the one, the other or both: tests put such failures
+// here.
 struct ExclusiveCalls {
     int (*link)(const char* from, const char* to);
     int (*rename)(const char* from, const char* to);  // fails with EEXIST where `to` is there
 };
 ExclusiveCalls& exclusive_calls();
 
-// A lock of the kernel on a file that is made for it (flock). It ends with its holder, however that ends. Where the file system has no
-// such locks nothing is held, and nobody is kept out.
+// A lock of the kernel on a file that is made for it (flock). It ends with its holder, however that ends. Where the file system has
+// no such locks nothing is held, and nobody is kept out.
 class FileLock {
 public:
     explicit FileLock(const std::string& path);
@@ -62,13 +63,13 @@ private:
     int descriptor_ = -1;
 };
 
-bool file_exists(const std::string& path);           // a regular file
+bool file_exists(const std::string& path);  // a regular file
 bool folder_exists(const std::string& path);
-void make_folders(const std::string& path);          // with its parents; no error when it is there
-void remove_file(const std::string& path);           // no error when it is not there
+void make_folders(const std::string& path);                        // with its parents; no error when it is there
+void remove_file(const std::string& path);                         // no error when it is not there
 std::vector<std::string> list_files(const std::string& folder);    // names, sorted; temporary files of AtomicFile left out
 std::vector<std::string> list_folders(const std::string& folder);  // names, sorted
-void sync_folder(const std::string& folder);         // makes a rename inside it durable
-std::int64_t free_bytes(const std::string& path);    // on the file system that holds it
+void sync_folder(const std::string& folder);                       // makes a rename inside it durable
+std::int64_t free_bytes(const std::string& path);                  // on the file system that holds it
 
 }  // namespace palimpsest

@@ -2,14 +2,15 @@
 
 #include "core/text.h"
 
-#include <algorithm>
-#include <cstdlib>
-#include <mutex>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/dist_sink.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

@@ -15,7 +15,7 @@ enum class LogLevel { debug, info, warning, error };
 
 // What may be sent to a terminal besides plain lines.
 struct Terminal {
-    bool live = false;    // a line may be redrawn (carriage return, erase)
+    bool live = false;  // a line may be redrawn (carriage return, erase)
     bool colour = false;
     int width = 80;
 };

@@ -50,7 +50,8 @@ double usable_memory() {
     if (left > 0) bytes = std::min(bytes, left);
     rlimit limit = {};
     if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        bytes = std::min(bytes, std::max(1.0, static_cast<double>(limit.rlim_cur) - number_in(small_file("/proc/self/statm")) * page));
+        bytes =
+            std::min(bytes, std::max(1.0, static_cast<double>(limit.rlim_cur) - number_in(small_file("/proc/self/statm")) * page));
     return bytes;
 }
 

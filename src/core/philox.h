@@ -20,7 +20,8 @@ PALIMPSEST_HD inline Philox4 philox(std::uint64_t key, std::uint64_t counter_low
     std::uint32_t c2 = static_cast<std::uint32_t>(counter_high), c3 = static_cast<std::uint32_t>(counter_high >> 32);
     for (int round = 0; round < 10; ++round) {
         const std::uint64_t p0 = 0xD2511F53ull * c0, p1 = 0xCD9E8D57ull * c2;
-        const std::uint32_t n0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0, n2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+        const std::uint32_t n0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0,
+                            n2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
         c1 = static_cast<std::uint32_t>(p1);
         c3 = static_cast<std::uint32_t>(p0);
         c0 = n0;

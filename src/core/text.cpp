@@ -82,7 +82,9 @@ bool is_utf8(std::string_view text) {
         if (!good) return false;
         // Longer forms than needed, surrogates, and what lies beyond the last code point.
         const auto second = static_cast<unsigned char>(text[i + 1]);
-        if ((byte == 0xE0 && second < 0xA0) || (byte == 0xED && second >= 0xA0) || (byte == 0xF0 && second < 0x90) || (byte == 0xF4 && second >= 0x90)) return false;
+        if ((byte == 0xE0 && second < 0xA0) || (byte == 0xED && second >= 0xA0) || (byte == 0xF0 && second < 0x90) ||
+            (byte == 0xF4 && second >= 0x90))
+            return false;
         i += more;
     }
     return true;
@@ -96,7 +98,8 @@ namespace {
 
 std::string shell_word(const std::string& word) {
     const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("_-./=,:+@%").find(c) != std::string_view::npos;
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               std::string_view("_-./=,:+@%").find(c) != std::string_view::npos;
     });
     if (plain) return word;
     if (is_utf8(word) && !has_control_characters(word)) {
@@ -122,9 +125,7 @@ std::string shell_line(const std::vector<std::string>& words) {
     return join(quoted, " ");
 }
 
-std::string plural(std::int64_t count, std::string_view noun) {
-    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
+std::string plural(std::int64_t count, std::string_view noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
 
 std::size_t display_width(std::string_view text) {
     return static_cast<std::size_t>(
@@ -228,7 +229,8 @@ bool natural_less(std::string_view a, std::string_view b) {
     while (!a.empty() && !b.empty()) {
         if (starts_number(a) && starts_number(b)) {
             double x = 0, y = 0;
-            const auto end_a = std::from_chars(a.data(), a.data() + a.size(), x).ptr, end_b = std::from_chars(b.data(), b.data() + b.size(), y).ptr;
+            const auto end_a = std::from_chars(a.data(), a.data() + a.size(), x).ptr,
+                       end_b = std::from_chars(b.data(), b.data() + b.size(), y).ptr;
             if (x != y) return x < y;
             a.remove_prefix(static_cast<std::size_t>(end_a - a.data()));
             b.remove_prefix(static_cast<std::size_t>(end_b - b.data()));

@@ -13,15 +13,15 @@ namespace palimpsest {
 // Insertions, deletions, replacements and swaps of neighbours between two words (Damerau-Levenshtein, optimal string alignment).
 std::size_t edit_distance(std::string_view, std::string_view);
 
-// The candidate that the writer of `word` most likely meant, if one is near enough: at most a third of the letters differ (upper and
-// lower case are equal here), or one is the beginning of the other. Ties go to the earlier candidate.
+// The candidate that the writer of `word` most likely meant, if one is near enough: at most a third of the letters differ (upper
+// and lower case are equal here), or one is the beginning of the other. Ties go to the earlier candidate.
 std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
 
 std::string join(const std::vector<std::string>& words, std::string_view separator);
 // To paste into a shell: quoted where it must be, and printable ASCII or UTF-8 whatever bytes the words hold ($'\x1b').
 std::string shell_line(const std::vector<std::string>& words);
 bool is_utf8(std::string_view text);
-bool has_control_characters(std::string_view text);  // of ASCII
+bool has_control_characters(std::string_view text);             // of ASCII
 std::string plural(std::int64_t count, std::string_view noun);  // "1 run", "3 runs"
 
 // Columns on a terminal: UTF-8 code points, not bytes ("±" is one).
@@ -46,8 +46,8 @@ private:
 // As a person sorts: numbers in the words by their size, so that seed=2 comes before seed=10 and 1e-05 before 0.001.
 bool natural_less(std::string_view, std::string_view);
 
-std::string format_duration(double seconds);  // "0:36", "1:02:03"; "?" when not finite or negative
-std::string format_rate(double value);        // "34.5k", "1.20M", "512": three digits
-std::string format_bytes(std::int64_t bytes); // "512 B", "1.5 KiB", "4.7 GiB"
+std::string format_duration(double seconds);   // "0:36", "1:02:03"; "?" when not finite or negative
+std::string format_rate(double value);         // "34.5k", "1.20M", "512": three digits
+std::string format_bytes(std::int64_t bytes);  // "512 B", "1.5 KiB", "4.7 GiB"
 
 }  // namespace palimpsest

@@ -1,7 +1,8 @@
 #include "core/time.h"
 
-#include <ctime>
 #include <fmt/format.h>
+
+#include <ctime>
 
 namespace palimpsest {
 

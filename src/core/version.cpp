@@ -1,7 +1,7 @@
 #include "core/version.h"
 
-#include "build_config.h"   // written at configure time
-#include "version_info.h"   // written at build time, when commit or dirty flag change
+#include "build_config.h"  // written at configure time
+#include "version_info.h"  // written at build time, when commit or dirty flag change
 
 #include <fmt/format.h>
 #include <spdlog/version.h>
@@ -37,16 +37,11 @@ std::string short_commit() {
 
 std::vector<std::pair<std::string, std::string>> version_lines() {
     const BuildInfo& info = build_info();
-    return {{"palimpsest", info.version},
-            {"commit", info.commit + (info.dirty ? " with changes" : "")},
-            {"compiler", info.compiler},
-            {"flags", info.flags},
-            {"build type", info.build_type},
-            {"fmt", info.fmt},
-            {"spdlog", info.spdlog},
-            {"yaml-cpp", info.yaml_cpp},
-            {"HDF5 header", info.hdf5},
-            {"CUDA compiler", info.cuda}};
+    return {{"palimpsest", info.version},    {"commit", info.commit + (info.dirty ? " with changes" : "")},
+            {"compiler", info.compiler},     {"flags", info.flags},
+            {"build type", info.build_type}, {"fmt", info.fmt},
+            {"spdlog", info.spdlog},         {"yaml-cpp", info.yaml_cpp},
+            {"HDF5 header", info.hdf5},      {"CUDA compiler", info.cuda}};
 }
 
 }  // namespace palimpsest

@@ -1,5 +1,5 @@
-// DeltaNet: the delta rule. Before a value is written, what the memory already answers to the key is taken away, so that a second write
-// replaces the first. To add a mixer, copy this file: facts, options, module and registration stand here and nowhere else.
+// DeltaNet: the delta rule. Before a value is written, what the memory already answers to the key is taken away, so that a second
+// write replaces the first. To add a mixer, copy this file: facts, options, module and registration stand here and nowhere else.
 #include "mixers/heads.h"
 #include "ops/layers.h"
 
@@ -32,13 +32,17 @@ const Schema<Options>& options_schema() {
             .field("expand_v", &Options::expand_v, above(0), "features of values over all heads, in model widths")
             .field("short_conv", &Options::short_conv, between(0, 64), "taps of the convolutions on q, k and v; 0: none")
             .choice("qk_activation", &Options::qk_activation,
-                    {{"silu", Activation::silu}, {"relu", Activation::relu}, {"elu1", Activation::elu1}, {"identity", Activation::identity}},
+                    {{"silu", Activation::silu},
+                     {"relu", Activation::relu},
+                     {"elu1", Activation::elu1},
+                     {"identity", Activation::identity}},
                     "of queries and keys, after the convolution")
             .choice("qk_norm", &Options::qk_norm, {{"l2", QkNorm::l2}, {"sum", QkNorm::sum}, {"none", QkNorm::none}},
                     "l2 and sum keep the memory bounded; sum needs features that are never negative (relu, elu1)")
             .caution("none", "a write to a key longer than sqrt 2 makes the memory grow, without bound over many; l2 prevents it")
             .field("beta", &Options::beta, "learned strength of every write, in (0, 1); false: always 1")
-            .field("negative_eigenvalues", &Options::negative_eigenvalues, "strength in (0, 2): a write may turn the old value around")
+            .field("negative_eigenvalues", &Options::negative_eigenvalues,
+                   "strength in (0, 2): a write may turn the old value around")
             .used_when("beta", {"true"})
             .field("out_gate", &Options::out_gate, "multiply the output by silu(W x)")
             .field("norm_eps", &Options::norm_eps, above(0), "eps of the RMSNorm of every head's output");
@@ -58,11 +62,14 @@ at::Tensor activated(const at::Tensor& x, Activation activation) {
 class Delta final : public Mixer {
 public:
     Delta(const BuildContext& context, const Options& options)
-        : options_(options), backend_(context.backend), key_(head_width("mixers.delta.expand_k", options.expand_k, context.width, options.heads)),
+        : options_(options),
+          backend_(context.backend),
+          key_(head_width("mixers.delta.expand_k", options.expand_k, context.width, options.heads)),
           value_(head_width("mixers.delta.expand_v", options.expand_v, context.width, options.heads)) {
         const bool positive = options.qk_activation == Activation::relu || options.qk_activation == Activation::elu1;
         if (options.qk_norm == QkNorm::sum && !positive) {
-            fail(ExitCode::usage, "mixers.delta.qk_norm: sum needs features that are never negative; set qk_activation to relu or elu1");
+            fail(ExitCode::usage,
+                 "mixers.delta.qk_norm: sum needs features that are never negative; set qk_activation to relu or elu1");
         }
         const nn::Scope& scope = context.scope;
         const std::int64_t width = context.width, heads = options.heads, taps = options.short_conv;

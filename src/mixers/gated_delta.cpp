@@ -1,5 +1,5 @@
-// Gated DeltaNet: the delta rule over a memory that fades. A gate per head and token clears everything at once, the delta rule clears one
-// key; the decay comes before the error is read.
+// Gated DeltaNet: the delta rule over a memory that fades. A gate per head and token clears everything at once, the delta rule
+// clears one key; the decay comes before the error is read.
 #include "mixers/gates.h"
 #include "mixers/heads.h"
 
@@ -24,8 +24,10 @@ const Schema<Options>& options_schema() {
             .field("value_heads", &Options::value_heads, at_least(0), "heads of values, a multiple of heads; 0: as many")
             .field("expand_k", &Options::expand_k, above(0), "features of queries and keys over all heads, in model widths")
             .field("expand_v", &Options::expand_v, above(0), "features of values over all value heads, in model widths")
-            .field("short_conv", &Options::short_conv, between(0, 64), "taps of the convolutions (with SiLU) on q, k and v; 0: none")
-            .field("negative_eigenvalues", &Options::negative_eigenvalues, "write strength in (0, 2): a write may turn the old value around")
+            .field("short_conv", &Options::short_conv, between(0, 64),
+                   "taps of the convolutions (with SiLU) on q, k and v; 0: none")
+            .field("negative_eigenvalues", &Options::negative_eigenvalues,
+                   "write strength in (0, 2): a write may turn the old value around")
             .field("out_gate", &Options::out_gate, "multiply the normed output by silu(W x)")
             .field("decay_low", &Options::decay_low, at_least(0), "smallest initial decay rate A of a head, drawn evenly")
             .field("decay_high", &Options::decay_high, above(0), "largest initial decay rate A of a head")
@@ -36,7 +38,9 @@ const Schema<Options>& options_schema() {
 class GatedDelta final : public Mixer {
 public:
     GatedDelta(const BuildContext& context, const Options& options)
-        : options_(options), backend_(context.backend), value_heads_(options.value_heads > 0 ? options.value_heads : options.heads),
+        : options_(options),
+          backend_(context.backend),
+          value_heads_(options.value_heads > 0 ? options.value_heads : options.heads),
           key_(head_width("mixers.gated_delta.expand_k", options.expand_k, context.width, options.heads)),
           value_(head_width("mixers.gated_delta.expand_v", options.expand_v, context.width, value_heads_)) {
         if (value_heads_ % options.heads != 0) {

@@ -1,5 +1,5 @@
-// The decay gate of the Mamba family: log decay g = -exp(A_log) softplus(a + dt_bias), in fp32 (Gu and Dao 2023, Mamba, section 3.6); or
-// bounded from below, g = bound sigmoid(exp(A_log) (a + dt_bias)) (the "safe gate" of KDA).
+// The decay gate of the Mamba family: log decay g = -exp(A_log) softplus(a + dt_bias), in fp32 (Gu and Dao 2023, Mamba,
+// section 3.6); or bounded from below, g = bound sigmoid(exp(A_log) (a + dt_bias)) (the "safe gate" of KDA).
 #pragma once
 
 #include "mixers/mixer.h"
@@ -18,10 +18,11 @@ inline nn::InitRule time_step_rule() {
     });
 }
 
-// A_log such that the rate A is uniform in [low, high]. A draw near 0 would make the logarithm run away, and with it a head that can
-// never learn to forget.
+// A_log such that the rate A is uniform in [low, high]. A draw near 0 would make the logarithm run away, and with it a head that
+// can never learn to forget.
 inline nn::InitRule log_rate_rule(double low, double high) {
-    return nn::InitRule::custom([low, high](double uniform, std::int64_t) { return std::log(std::max(1e-4, low + (high - low) * uniform)); });
+    return nn::InitRule::custom(
+        [low, high](double uniform, std::int64_t) { return std::log(std::max(1e-4, low + (high - low) * uniform)); });
 }
 
 // A rate for each head and a time step for each of `channels` features of it; neither is decayed by the optimiser.
@@ -29,7 +30,8 @@ class DecayGate {
 public:
     DecayGate() = default;
     // `options`: the mixer's section, named where low is above high.
-    DecayGate(const nn::Scope& scope, const std::string& options, std::int64_t heads, std::int64_t channels, double low, double high)
+    DecayGate(const nn::Scope& scope, const std::string& options, std::int64_t heads, std::int64_t channels, double low,
+              double high)
         : heads_(heads), channels_(channels) {
         if (low > high) fail(ExitCode::usage, "{}.decay_low: {} is above decay_high {}", options, low, high);
         a_log_ = scope.declare("a_log", {heads}, log_rate_rule(low, high), nn::Decay::never);
@@ -47,7 +49,8 @@ public:
         const std::int64_t lanes = a.size(0);
         const at::Tensor rates = a.unflatten(-1, {heads_, channels_}), a_log = (*a_log_).view({lanes, 1, 1, heads_, 1});
         const at::Tensor dt_bias = (*dt_bias_).view({lanes, 1, 1, heads_, channels_});
-        const at::Tensor g = bound_ < 0 ? bound_ * at::sigmoid(a_log.exp() * (rates + dt_bias)) : ops::mamba_log_decay(rates, a_log, dt_bias);
+        const at::Tensor g =
+            bound_ < 0 ? bound_ * at::sigmoid(a_log.exp() * (rates + dt_bias)) : ops::mamba_log_decay(rates, a_log, dt_bias);
         return channels_ == 1 ? g.flatten(3).flatten(0, 1) : g.flatten(0, 1);
     }
 

@@ -1,5 +1,5 @@
-// Gated linear attention: the additive rule over a memory in which every feature of the keys fades at a rate of its own, chosen by the
-// token. It forgets by time and by feature, but takes no single fact out.
+// Gated linear attention: the additive rule over a memory in which every feature of the keys fades at a rate of its own, chosen by
+// the token. It forgets by time and by feature, but takes no single fact out.
 #include "mixers/heads.h"
 
 #include <ATen/ops/log_sigmoid.h>
@@ -25,10 +25,12 @@ const Schema<Options>& options_schema() {
             .field("expand_k", &Options::expand_k, above(0), "features of queries and keys over all heads, in model widths")
             .field("expand_v", &Options::expand_v, above(0), "features of values over all heads, in model widths")
             .field("short_conv", &Options::short_conv, between(0, 64),
-                   "taps of the convolutions (with SiLU) on q, k and v; 0: none, as published. Recall in one layer wants 2 or more: a key "
+                   "taps of the convolutions (with SiLU) on q, k and v; 0: none, as published. Recall in one layer wants 2 or "
+                   "more: a key "
                    "must meet the value beside it")
             .field("gate_rank", &Options::gate_rank, at_least(1), "rank of the gate's projection")
-            .field("gate_scale", &Options::gate_scale, above(0), "tau: the log decay is logsigmoid(.) / tau; large remembers longer")
+            .field("gate_scale", &Options::gate_scale, above(0),
+                   "tau: the log decay is logsigmoid(.) / tau; large remembers longer")
             .field("out_gate", &Options::out_gate, "multiply the normed output by silu(W x)")
             .field("norm_eps", &Options::norm_eps, above(0), "eps of the RMSNorm of every head's output");
     return schema;
@@ -37,7 +39,9 @@ const Schema<Options>& options_schema() {
 class Gla final : public Mixer {
 public:
     Gla(const BuildContext& context, const Options& options)
-        : options_(options), backend_(context.backend), key_(head_width("mixers.gla.expand_k", options.expand_k, context.width, options.heads)),
+        : options_(options),
+          backend_(context.backend),
+          key_(head_width("mixers.gla.expand_k", options.expand_k, context.width, options.heads)),
           value_(head_width("mixers.gla.expand_v", options.expand_v, context.width, options.heads)) {
         const nn::Scope& scope = context.scope;
         const std::int64_t width = context.width, heads = options.heads, taps = options.short_conv;
@@ -75,7 +79,8 @@ const RegisterMixer<Gla, Options> registered(
     {.name = "gla",
      .summary = "gated linear attention; adds every fact, and a gate per feature fades what the keys wrote there",
      .paper = "Yang et al. 2023, Gated linear attention transformers with hardware-efficient training (arXiv 2312.06635)",
-     .recurrence = "S_t = Diag(alpha_t) S_{t-1} + k_t v_t^T;  o_t = S_t^T q_t / sqrt K;  alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16)"},
+     .recurrence =
+         "S_t = Diag(alpha_t) S_{t-1} + k_t v_t^T;  o_t = S_t^T q_t / sqrt K;  alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16)"},
     options_schema());
 
 }  // namespace

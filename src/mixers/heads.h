@@ -1,6 +1,5 @@
-// What the recurrent mixers share: projections into heads with an optional short convolution, the recurrence over a layer's state, and
-// the way back out of the heads.
-// Lanes and batch are one axis of sequences to the recurrence: N = R * B.
+// What the recurrent mixers share: projections into heads with an optional short convolution, the recurrence over a layer's state,
+// and the way back out of the heads. Lanes and batch are one axis of sequences to the recurrence: N = R * B.
 #pragma once
 
 #include "core/error.h"
@@ -14,10 +13,12 @@ namespace palimpsest {
 // The width of one head, of `share` times the model's width over all heads. `option` is named when it does not come out whole.
 inline std::int64_t head_width(const std::string& option, double share, std::int64_t width, std::int64_t heads) {
     const double features = share * static_cast<double>(width);
-    if (features > 1e12) fail(ExitCode::usage, "{}: {} x model.width {} are more features than any memory holds", option, share, width);
+    if (features > 1e12)
+        fail(ExitCode::usage, "{}: {} x model.width {} are more features than any memory holds", option, share, width);
     const auto total = static_cast<std::int64_t>(std::llround(features));
     if (total < heads || total % heads != 0) {
-        fail(ExitCode::usage, "{}: {} x model.width {} is {} features, which {} heads do not divide", option, share, width, total, heads);
+        fail(ExitCode::usage, "{}: {} x model.width {} is {} features, which {} heads do not divide", option, share, width, total,
+             heads);
     }
     return total / heads;
 }
@@ -26,7 +27,8 @@ inline std::int64_t head_width(const std::string& option, double share, std::int
 class HeadProjection {
 public:
     HeadProjection() = default;
-    HeadProjection(const nn::Scope& scope, const std::string& name, std::int64_t width, std::int64_t heads, std::int64_t head, std::int64_t taps)
+    HeadProjection(const nn::Scope& scope, const std::string& name, std::int64_t width, std::int64_t heads, std::int64_t head,
+                   std::int64_t taps)
         : name_(name), heads_(heads), head_(head), taps_(taps), linear_(scope, name, width, heads * head) {
         if (taps_ > 0) conv_ = nn::ShortConv(scope, name + "_conv", heads * head, taps);
     }
@@ -59,7 +61,9 @@ inline at::Tensor recur(ops::RecurrenceInput input, std::int64_t lanes, State* s
 // Each key head serves `groups` value heads, neighbours (repeat-interleave, not tiling): [N, T, H, D] -> [N, T, H * groups, D].
 inline at::Tensor repeat_heads(const at::Tensor& x, std::int64_t groups) {
     if (groups == 1) return x;
-    return x.unsqueeze(3).expand({x.size(0), x.size(1), x.size(2), groups, x.size(3)}).reshape({x.size(0), x.size(1), -1, x.size(3)});
+    return x.unsqueeze(3)
+        .expand({x.size(0), x.size(1), x.size(2), groups, x.size(3)})
+        .reshape({x.size(0), x.size(1), -1, x.size(3)});
 }
 
 enum class OutputGate { none, silu, sigmoid };
@@ -67,14 +71,15 @@ struct OutputForm {
     bool norm = true;
     double norm_eps = 1e-5;
     OutputGate gate = OutputGate::none;
-    std::int64_t gate_rank = 0;   // 0: one full matrix; else two of this rank, the second with a bias
+    std::int64_t gate_rank = 0;  // 0: one full matrix; else two of this rank, the second with a bias
 };
 
 // The way out: RMSNorm of every head (its weight is shared by the heads), times an activated gate, then W_o. "Norm before gate".
 class HeadOutput {
 public:
     HeadOutput() = default;
-    HeadOutput(const nn::Scope& scope, std::int64_t width, std::int64_t heads, std::int64_t head, const OutputForm& form) : form_(form) {
+    HeadOutput(const nn::Scope& scope, std::int64_t width, std::int64_t heads, std::int64_t head, const OutputForm& form)
+        : form_(form) {
         if (form.gate != OutputGate::none) {
             if (form.gate_rank > 0) gate_down_ = nn::Linear(scope, "gate_down", width, form.gate_rank);
             gate_ = nn::Linear(scope, "gate", form.gate_rank > 0 ? form.gate_rank : width, heads * head, form.gate_rank > 0);

@@ -1,5 +1,5 @@
-// Kimi Delta Attention: the delta rule over a memory that fades feature by feature. Gated DeltaNet with a gate for every feature of the
-// keys instead of one for the head; the decay comes before the error is read.
+// Kimi Delta Attention: the delta rule over a memory that fades feature by feature. Gated DeltaNet with a gate for every feature of
+// the keys instead of one for the head; the decay comes before the error is read.
 #include "mixers/gates.h"
 #include "mixers/heads.h"
 
@@ -28,17 +28,21 @@ const Schema<Options>& options_schema() {
             .field("value_heads", &Options::value_heads, at_least(0), "heads of values, a multiple of heads; 0: as many")
             .field("expand_k", &Options::expand_k, above(0), "features of queries and keys over all heads, in model widths")
             .field("expand_v", &Options::expand_v, above(0), "features of values over all value heads, in model widths")
-            .field("short_conv", &Options::short_conv, between(0, 64), "taps of the convolutions (with SiLU) on q, k and v; 0: none")
+            .field("short_conv", &Options::short_conv, between(0, 64),
+                   "taps of the convolutions (with SiLU) on q, k and v; 0: none")
             .choice("gate", &Options::gate, {{"softplus", Gate::softplus}, {"bounded", Gate::bounded}},
                     "log decay from f = W_2 W_1 x: -A softplus(f + dt_bias), or lower_bound sigmoid(A (f + dt_bias))")
             .field("lower_bound", &Options::lower_bound, Limits{-5, 0, false, true}, "strongest log decay of a token")
             .used_when("gate", {"bounded"})
-            .field("decay_low", &Options::decay_low, at_least(0), "smallest initial A of a head, drawn evenly; gate: bounded starts at 1")
+            .field("decay_low", &Options::decay_low, at_least(0),
+                   "smallest initial A of a head, drawn evenly; gate: bounded starts at 1")
             .used_when("gate", {"softplus"})
             .field("decay_high", &Options::decay_high, above(0), "largest initial A of a head")
             .used_when("gate", {"softplus"})
-            .field("negative_eigenvalues", &Options::negative_eigenvalues, "write strength in (0, 2): a write may turn the old value around")
-            .field("out_gate", &Options::out_gate, "multiply the normed output by sigmoid(W_2 W_1 x + b), of the rank of a value head")
+            .field("negative_eigenvalues", &Options::negative_eigenvalues,
+                   "write strength in (0, 2): a write may turn the old value around")
+            .field("out_gate", &Options::out_gate,
+                   "multiply the normed output by sigmoid(W_2 W_1 x + b), of the rank of a value head")
             .field("norm_eps", &Options::norm_eps, above(0), "eps of the RMSNorm of every head's output");
     return schema;
 }
@@ -46,7 +50,9 @@ const Schema<Options>& options_schema() {
 class Kda final : public Mixer {
 public:
     Kda(const BuildContext& context, const Options& options)
-        : options_(options), backend_(context.backend), value_heads_(options.value_heads > 0 ? options.value_heads : options.heads),
+        : options_(options),
+          backend_(context.backend),
+          value_heads_(options.value_heads > 0 ? options.value_heads : options.heads),
           key_(head_width("mixers.kda.expand_k", options.expand_k, context.width, options.heads)),
           value_(head_width("mixers.kda.expand_v", options.expand_v, context.width, value_heads_)) {
         if (value_heads_ % options.heads != 0) {

@@ -7,8 +7,8 @@
 
 namespace palimpsest {
 
-// o_t = S_t^T q_t / (z_t . q_t + eps), z the decayed sum of the keys: a value that is always 1 makes z the last column of the memory.
-// The read scale cancels but against eps. Memory [.., K, V + 1].
+// o_t = S_t^T q_t / (z_t . q_t + eps), z the decayed sum of the keys: a value that is always 1 makes z the last column of the
+// memory. The read scale cancels but against eps. Memory [.., K, V + 1].
 inline at::Tensor normalised_recur(ops::RecurrenceInput input, std::int64_t lanes, State* state, ops::Backend backend, double eps) {
     const at::Tensor& u = input.u;
     const std::int64_t values = u.size(3);

@@ -1,5 +1,5 @@
-// Kernel linear attention: the additive rule. Every value is added to the memory under the features of its key; nothing is ever taken
-// away, so a key that was written twice answers with a blend of both values.
+// Kernel linear attention: the additive rule. Every value is added to the memory under the features of its key; nothing is ever
+// taken away, so a key that was written twice answers with a blend of both values.
 #include "mixers/kernel.h"
 #include "ops/layers.h"
 
@@ -34,19 +34,27 @@ const Schema<Options>& options_schema() {
             .field("heads", &Options::heads, at_least(1), "number of heads")
             .field("expand_k", &Options::expand_k, above(0), "features of queries and keys over all heads, in model widths")
             .field("expand_v", &Options::expand_v, above(0), "features of values over all heads, in model widths")
-            .choice("feature_map", &Options::feature_map,
-                    {{"elu1", Map::elu1}, {"relu", Map::relu}, {"exp", Map::exp}, {"identity", Map::identity},
-                     {"dpfp", Map::dpfp}, {"taylor", Map::taylor}},
-                    "phi, per head of D features: elu(x) + 1; max(x, 0); e^x; x itself; dpfp: 2 nu D products of the parts of x above and "
-                    "below 0 (Schlag et al. 2021); taylor: e^(q.k/sqrt D) to second order (Based, Arora et al. 2024), 1 + D + D(D+1)/2 "
-                    "features, so take a small expand_k")
+            .choice(
+                "feature_map", &Options::feature_map,
+                {{"elu1", Map::elu1},
+                 {"relu", Map::relu},
+                 {"exp", Map::exp},
+                 {"identity", Map::identity},
+                 {"dpfp", Map::dpfp},
+                 {"taylor", Map::taylor}},
+                "phi, per head of D features: elu(x) + 1; max(x, 0); e^x; x itself; dpfp: 2 nu D products of the parts of x above "
+                "and "
+                "below 0 (Schlag et al. 2021); taylor: e^(q.k/sqrt D) to second order (Based, Arora et al. 2024), 1 + D + D(D+1)/2 "
+                "features, so take a small expand_k")
             .field("nu", &Options::nu, at_least(1), "how many neighbours each part is multiplied with; less than 2 D")
             .used_when("feature_map", {"dpfp"})
             .field("normalise", &Options::normalise, "divide by phi(q) . sum phi(k); needs a map that is never negative")
             .field("eps", &Options::eps, above(0), "added to that sum")
             .used_when("normalise", {"true"})
-            .choice("qk_norm", &Options::qk_norm, {{"none", QkNorm::none}, {"l2", QkNorm::l2}}, "norm of queries and keys, before phi")
-            .field("short_conv", &Options::short_conv, between(0, 64), "taps of the convolutions (with SiLU) on q, k and v; 0: none")
+            .choice("qk_norm", &Options::qk_norm, {{"none", QkNorm::none}, {"l2", QkNorm::l2}},
+                    "norm of queries and keys, before phi")
+            .field("short_conv", &Options::short_conv, between(0, 64),
+                   "taps of the convolutions (with SiLU) on q, k and v; 0: none")
             .field("out_norm", &Options::out_norm, "RMSNorm of every head's output");
     return schema;
 }
@@ -72,17 +80,21 @@ at::Tensor taylor(const at::Tensor& x) {
 class Linear final : public Mixer {
 public:
     Linear(const BuildContext& context, const Options& options)
-        : options_(options), backend_(context.backend), key_(head_width("mixers.linear.expand_k", options.expand_k, context.width, options.heads)),
+        : options_(options),
+          backend_(context.backend),
+          key_(head_width("mixers.linear.expand_k", options.expand_k, context.width, options.heads)),
           value_(head_width("mixers.linear.expand_v", options.expand_v, context.width, options.heads)) {
         if (options.normalise && options.feature_map == Map::identity) {
-            fail(ExitCode::usage, "mixers.linear.normalise: the sum of feature_map identity changes its sign; set normalise: false");
+            fail(ExitCode::usage,
+                 "mixers.linear.normalise: the sum of feature_map identity changes its sign; set normalise: false");
         }
         if (!options.normalise && options.feature_map == Map::exp) {
-            fail(ExitCode::usage, "mixers.linear.normalise: feature_map exp is only safe when its scale cancels; set normalise: true");
+            fail(ExitCode::usage,
+                 "mixers.linear.normalise: feature_map exp is only safe when its scale cancels; set normalise: true");
         }
         if (options.feature_map == Map::dpfp && options.nu >= 2 * key_) {
-            fail(ExitCode::usage, "mixers.linear.nu: {} neighbours of {} parts (2 x {} features of a head); set at most {}", options.nu, 2 * key_,
-                 key_, 2 * key_ - 1);
+            fail(ExitCode::usage, "mixers.linear.nu: {} neighbours of {} parts (2 x {} features of a head); set at most {}",
+                 options.nu, 2 * key_, key_, 2 * key_ - 1);
         }
         const std::int64_t heads = options.heads, taps = options.short_conv;
         q_ = HeadProjection(context.scope, "q", context.width, heads, key_, taps);

@@ -1,5 +1,5 @@
-// Mamba-2 (state space duality): additive writes into a memory that fades, where one number, the time step, says both how strongly a
-// token is written and how much is forgotten before it. Keys B and queries C are shared by the heads of a group.
+// Mamba-2 (state space duality): additive writes into a memory that fades, where one number, the time step, says both how strongly
+// a token is written and how much is forgotten before it. Keys B and queries C are shared by the heads of a group.
 #include "mixers/gates.h"
 #include "mixers/heads.h"
 
@@ -23,7 +23,8 @@ const Schema<Options>& options_schema() {
             .field("groups", &Options::groups, at_least(1), "sets of keys B and queries C; a divisor of heads")
             .field("expand", &Options::expand, above(0), "features of values over all heads, in model widths")
             .field("state", &Options::state, at_least(1), "features of a key and of a query; the paper has 128")
-            .field("short_conv", &Options::short_conv, between(0, 64), "taps of the convolution (with bias and SiLU) on x, B and C; 0: none")
+            .field("short_conv", &Options::short_conv, between(0, 64),
+                   "taps of the convolution (with bias and SiLU) on x, B and C; 0: none")
             .field("decay_low", &Options::decay_low, at_least(0), "smallest initial decay rate A of a head, drawn evenly")
             .field("decay_high", &Options::decay_high, above(0), "largest initial decay rate A of a head")
             .field("norm_eps", &Options::norm_eps, above(0), "eps of the RMSNorm of every group's gated output");
@@ -33,7 +34,8 @@ const Schema<Options>& options_schema() {
 class Mamba2 final : public Mixer {
 public:
     Mamba2(const BuildContext& context, const Options& options)
-        : options_(options), backend_(context.backend),
+        : options_(options),
+          backend_(context.backend),
           head_(head_width("mixers.mamba2.expand", options.expand, context.width, options.heads)) {
         if (options.heads % options.groups != 0) {
             fail(ExitCode::usage, "mixers.mamba2.groups: {} groups do not divide the {} heads", options.groups, options.heads);
@@ -52,7 +54,8 @@ public:
     }
 
     at::Tensor forward(const at::Tensor& x, State* state, const StepContext&) override {
-        const std::int64_t lanes = x.size(0), batch = x.size(1), length = x.size(2), heads = options_.heads, groups = options_.groups;
+        const std::int64_t lanes = x.size(0), batch = x.size(1), length = x.size(2), heads = options_.heads,
+                           groups = options_.groups;
         at::Tensor xbc = xbc_(x);
         if (options_.short_conv > 0) xbc = at::silu(conv_(xbc, state ? &(*state)["conv"] : nullptr));
         const std::int64_t inner = heads * head_, keys = groups * options_.state;
@@ -89,7 +92,8 @@ private:
 const RegisterMixer<Mamba2, Options> registered(
     {.name = "mamba2",
      .summary = "Mamba-2; adds every fact, and one time step a head and token says how much is written and how much fades",
-     .paper = "Dao and Gu 2024, Transformers are SSMs: generalized models and efficient algorithms through structured state space duality "
+     .paper = "Dao and Gu 2024, Transformers are SSMs: generalized models and efficient algorithms through structured state space "
+              "duality "
               "(arXiv 2405.21060)",
      .recurrence = "S_t = exp(-A dt_t) S_{t-1} + B_t (dt_t x_t)^T;  y_t = S_t^T C_t + D x_t;  dt_t = softplus(W u_t + dt_bias)"},
     options_schema());

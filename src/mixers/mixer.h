@@ -1,5 +1,5 @@
-// A sequence mixer is a small contract. Its file (mixers/NAME.cpp) gives facts, options, the module and its registration; laws, docs,
-// validation, sweeps and plots come from the registry. To add one, copy delta.cpp.
+// A sequence mixer is a small contract. Its file (mixers/NAME.cpp) gives facts, options, the module and its registration; laws,
+// docs, validation, sweeps and plots come from the registry. To add one, copy delta.cpp.
 #pragma once
 
 #include "config/schema.h"
@@ -16,15 +16,15 @@
 
 namespace palimpsest {
 
-// What a layer carries from one call to the next: named tensors with leading axes [R, B, ...], so that bytes are measured and states
-// can be saved and sliced. A name not yet present (an undefined tensor) means the start of a sequence.
+// What a layer carries from one call to the next: named tensors with leading axes [R, B, ...], so that bytes are measured and
+// states can be saved and sliced. A name not yet present (an undefined tensor) means the start of a sequence.
 class State {
 public:
     at::Tensor& operator[](const std::string& name) { return tensors_[name]; }
     bool has(const std::string& name) const { return tensors_.count(name) != 0; }
     const std::map<std::string, at::Tensor>& tensors() const { return tensors_; }
     std::map<std::string, at::Tensor>& tensors() { return tensors_; }
-    std::int64_t bytes() const;      // of one lane and one sequence of the batch
+    std::int64_t bytes() const;  // of one lane and one sequence of the batch
 
 private:
     std::map<std::string, at::Tensor> tensors_;
@@ -33,39 +33,39 @@ private:
 // What a call knows besides x. No member may be read back to the host.
 struct StepContext {
     bool training = false;
-    std::int64_t position = 0;       // of x's first token in its sequence
-    at::Tensor step;                 // [R] int64, optimiser step of each lane (dropout, redrawn features); may be undefined
-    at::Tensor lane_seeds;           // [R] int64; may be undefined when not training
+    std::int64_t position = 0;  // of x's first token in its sequence
+    at::Tensor step;            // [R] int64, optimiser step of each lane (dropout, redrawn features); may be undefined
+    at::Tensor lane_seeds;      // [R] int64; may be undefined when not training
     std::map<std::string, at::Tensor>* shared = nullptr;  // tensors shared between the layers of one pass
 };
 
 struct BuildContext {
     nn::Scope scope;
-    const void* options = nullptr;   // the mixer's own options struct
-    std::int64_t width = 0;          // d
+    const void* options = nullptr;  // the mixer's own options struct
+    std::int64_t width = 0;         // d
     std::int64_t layer = 0, layers = 0;
-    std::int64_t longest = 0;        // longest sequence of any segment
+    std::int64_t longest = 0;  // longest sequence of any segment
     // What a mixer looks at of these, its schema names with `reads`.
-    bool rotary = false;             // model.positions is rotary
-    bool on_gpu = false;             // the run computes on a GPU, wherever the model is built
+    bool rotary = false;                             // model.positions is rotary
+    bool on_gpu = false;                             // the run computes on a GPU, wherever the model is built
     ops::Backend backend = ops::Backend::automatic;  // run.backend
 };
 
 class Mixer {
 public:
     virtual ~Mixer() = default;
-    // The parallel form. x [R, B, T, d] -> [R, B, T, d]. With a state: continues from it and leaves the state after the last token in
-    // it; without: starts a sequence and keeps nothing.
+    // The parallel form. x [R, B, T, d] -> [R, B, T, d]. With a state: continues from it and leaves the state after the last token
+    // in it; without: starts a sequence and keeps nothing.
     virtual at::Tensor forward(const at::Tensor& x, State* state, const StepContext& context) = 0;
     // One token, x [R, B, 1, d].
     virtual at::Tensor step(const at::Tensor& x, State& state, const StepContext& context) { return forward(x, &state, context); }
 };
 
 struct MixerFacts {
-    std::string name;        // as in YAML
-    std::string summary;     // one line
+    std::string name;     // as in YAML
+    std::string summary;  // one line
     std::string paper;
-    std::string recurrence;  // exact, as text
+    std::string recurrence;        // exact, as text
     bool needs_positions = false;  // cannot tell order by itself (softmax)
     bool growing_state = false;    // grows with the sequence; else its bytes are constant (tested)
 };

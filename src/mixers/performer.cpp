@@ -1,5 +1,5 @@
-// Performer (FAVOR+): linear attention under random features whose products are, on average, the exponential kernel of softmax attention.
-// The directions are orthogonal in blocks, which lowers the variance; they are drawn, not learnt.
+// Performer (FAVOR+): linear attention under random features whose products are, on average, the exponential kernel of softmax
+// attention. The directions are orthogonal in blocks, which lowers the variance; they are drawn, not learnt.
 #include "mixers/kernel.h"
 #include "nn/draws.h"
 #include "ops/layers.h"
@@ -37,14 +37,16 @@ const Schema<Options>& options_schema() {
                    "training steps between draws of new directions (on the CPU); 0: one draw for ever. Evaluation keeps the last")
             .field("eps", &Options::eps, above(0),
                    "added to the normaliser; under exp the largest feature of a query, and of the keys so far, counts as 1")
-            .choice("qk_norm", &Options::qk_norm, {{"none", QkNorm::none}, {"l2", QkNorm::l2}}, "norm of queries and keys, before phi")
-            .field("short_conv", &Options::short_conv, between(0, 64), "taps of the convolutions (with SiLU) on q, k and v; 0: none")
+            .choice("qk_norm", &Options::qk_norm, {{"none", QkNorm::none}, {"l2", QkNorm::l2}},
+                    "norm of queries and keys, before phi")
+            .field("short_conv", &Options::short_conv, between(0, 64),
+                   "taps of the convolutions (with SiLU) on q, k and v; 0: none")
             .field("out_norm", &Options::out_norm, "RMSNorm of every head's output");
     return schema;
 }
 
-// Directions w [m, D], a function of (lane seed, layer, draw). Every block of D rows is orthogonal (Gram and Schmidt over Gaussian vectors,
-// twice against rounding), the last one may be cut; then every row is given its length.
+// Directions w [m, D], a function of (lane seed, layer, draw). Every block of D rows is orthogonal (Gram and Schmidt over Gaussian
+// vectors, twice against rounding), the last one may be cut; then every row is given its length.
 void draw_directions(std::uint64_t lane_seed, const std::string& name, std::int64_t draw, RowLength length, std::int64_t head,
                      std::vector<double>& values) {
     nn::Draws draws(lane_seed, Stream::features, fmt::format("{} {}", name, draw));
@@ -88,8 +90,11 @@ void draw_directions(std::uint64_t lane_seed, const std::string& name, std::int6
 class Performer final : public Mixer {
 public:
     Performer(const BuildContext& context, const Options& options)
-        : options_(options), backend_(context.backend), name_(context.scope.sub("directions").prefix),
-          head_(head_width("mixers.performer.heads", 1, context.width, options.heads)), features_(options.features) {
+        : options_(options),
+          backend_(context.backend),
+          name_(context.scope.sub("directions").prefix),
+          head_(head_width("mixers.performer.heads", 1, context.width, options.heads)),
+          features_(options.features) {
         if (options.redraw_every > 0 && context.on_gpu) refuse_redraw();
         const auto width = static_cast<double>(head_);
         if (features_ == 0) features_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(width * std::log(width)));
@@ -97,7 +102,8 @@ public:
         q_ = HeadProjection(scope, "q", context.width, options.heads, head_, options.short_conv);
         k_ = HeadProjection(scope, "k", context.width, options.heads, head_, options.short_conv);
         v_ = HeadProjection(scope, "v", context.width, options.heads, head_, options.short_conv);
-        const auto first = [name = name_, length = options.row_length, width = head_](std::uint64_t seed, std::vector<double>& values) {
+        const auto first = [name = name_, length = options.row_length, width = head_](std::uint64_t seed,
+                                                                                      std::vector<double>& values) {
             draw_directions(seed, name, 0, length, width, values);
         };
         directions_ = scope.declare("directions", {features_, head_}, nn::InitRule::filled(first), nn::Decay::no, false);
@@ -126,8 +132,8 @@ private:
         return h - 0.5 * x.square().sum(-1, true);
     }
 
-    // Which draw a lane has follows from its step alone, so a resumed run goes on with the same ones. Steps are read on the host, which
-    // is free on the CPU and would stall a GPU.
+    // Which draw a lane has follows from its step alone, so a resumed run goes on with the same ones. Steps are read on the host,
+    // which is free on the CPU and would stall a GPU.
     void redraw(const StepContext& context) {
         PALIMPSEST_ASSERT(context.step.defined() && context.lane_seeds.defined(), "redrawing needs the step and the lane seeds");
         if (!context.step.is_cpu()) refuse_redraw();
@@ -161,9 +167,10 @@ const RegisterMixer<Performer, Options> registered(
     {.name = "performer",
      .summary = "Performer (FAVOR+); adds every fact under random features of the softmax kernel",
      .paper = "Choromanski et al. 2020, Rethinking attention with Performers (arXiv 2009.14794)",
-     .recurrence = "S_t = S_{t-1} + phi(k_t) v_t^T;  z_t = z_{t-1} + phi(k_t);  o_t = S_t^T phi(q_t) / (z_t . phi(q_t) + eps);  "
-                   "phi(x)_i = exp(w_i . x / D^1/4 - |x|^2 / (2 sqrt D)) / sqrt m, w random; kept as S / e^M and z / e^M, M the largest "
-                   "exponent of a key so far"},
+     .recurrence =
+         "S_t = S_{t-1} + phi(k_t) v_t^T;  z_t = z_{t-1} + phi(k_t);  o_t = S_t^T phi(q_t) / (z_t . phi(q_t) + eps);  "
+         "phi(x)_i = exp(w_i . x / D^1/4 - |x|^2 / (2 sqrt D)) / sqrt m, w random; kept as S / e^M and z / e^M, M the largest "
+         "exponent of a key so far"},
     options_schema());
 
 }  // namespace

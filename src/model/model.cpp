@@ -16,26 +16,19 @@ struct Block {
 
 ops::Backend backend_of(OpsBackend backend) {
     switch (backend) {
-        case OpsBackend::automatic:
-            return ops::Backend::automatic;
-        case OpsBackend::reference:
-            return ops::Backend::reference;
-        case OpsBackend::chunk:
-            return ops::Backend::chunk;
-        case OpsBackend::fused:
-            return ops::Backend::fused;
+        case OpsBackend::automatic: return ops::Backend::automatic;
+        case OpsBackend::reference: return ops::Backend::reference;
+        case OpsBackend::chunk: return ops::Backend::chunk;
+        case OpsBackend::fused: return ops::Backend::fused;
     }
     PALIMPSEST_ASSERT(false, "backend {}", static_cast<int>(backend));
 }
 
 nn::InitRule embedding_rule(const ModelSpec& model) {
     switch (model.embedding_init) {
-        case EmbeddingInit::normal:
-            return nn::InitRule::normal(model.init_std);
-        case EmbeddingInit::unit_normal:
-            return nn::InitRule::normal(1);
-        case EmbeddingInit::spherical:
-            return nn::InitRule::spherical();
+        case EmbeddingInit::normal: return nn::InitRule::normal(model.init_std);
+        case EmbeddingInit::unit_normal: return nn::InitRule::normal(1);
+        case EmbeddingInit::spherical: return nn::InitRule::spherical();
     }
     PALIMPSEST_ASSERT(false, "embedding init {}", static_cast<int>(model.embedding_init));
 }
@@ -183,13 +176,9 @@ at::Tensor Model::logits_at(const at::Tensor& hidden, const at::Tensor& position
     return nn::lane_product(scored, rows.transpose(1, 2), {}, m.precision);
 }
 
-nn::Parameters& Model::parameters() {
-    return impl_->parameters;
-}
+nn::Parameters& Model::parameters() { return impl_->parameters; }
 
-std::int64_t Model::layers() const {
-    return static_cast<std::int64_t>(impl_->blocks.size());
-}
+std::int64_t Model::layers() const { return static_cast<std::int64_t>(impl_->blocks.size()); }
 
 std::int64_t Model::state_bytes(std::int64_t length) {
     const at::NoGradGuard no_grad;

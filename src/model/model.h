@@ -12,7 +12,7 @@ namespace palimpsest {
 
 struct ModelShape {
     std::int64_t vocabulary = 0;
-    std::int64_t longest = 0;        // longest segment (learned positions cover it)
+    std::int64_t longest = 0;  // longest segment (learned positions cover it)
 };
 
 struct LaneInit {
@@ -29,14 +29,14 @@ public:
     Model(const Model&) = delete;
     Model& operator=(const Model&) = delete;
 
-    // tokens [R, B, T] int64 -> hidden states after the final norm [R, B, T, d]. `states`: one per layer (an empty list becomes that),
-    // or nullptr: start of a sequence, nothing kept.
+    // tokens [R, B, T] int64 -> hidden states after the final norm [R, B, T, d]. `states`: one per layer (an empty list becomes
+    // that), or nullptr: start of a sequence, nothing kept.
     at::Tensor hidden(const at::Tensor& tokens, std::vector<State>* states, const StepContext& context);
     // hidden [R, B, T, d], positions [R, B, P] int64 -> logits [R, B * P, vocabulary] in the parameters' type
     at::Tensor logits_at(const at::Tensor& hidden, const at::Tensor& positions);
 
     nn::Parameters& parameters();
-    std::int64_t layers() const;     // number of blocks
+    std::int64_t layers() const;  // number of blocks
     // Bytes of all layers' states of one sequence of one lane after `length` tokens, measured by running one.
     std::int64_t state_bytes(std::int64_t length);
 

@@ -48,8 +48,7 @@ InitRule linear_rule(const Scope& scope, std::int64_t in, std::int64_t out, Role
     const double rescale =
         role == Role::output && model.rescale_output ? 1 / std::sqrt(static_cast<double>(scope.residual_branches)) : 1;
     switch (model.init) {
-        case Init::normal:
-            return InitRule::normal(model.init_std * rescale);
+        case Init::normal: return InitRule::normal(model.init_std * rescale);
         case Init::torch_default: {  // Kaiming-uniform with a = sqrt 5 is U(+-1/sqrt(fan in))
             const double bound = rescale / std::sqrt(static_cast<double>(in));
             return InitRule::uniform(-bound, bound);
@@ -70,7 +69,8 @@ at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tens
     if (w.size(0) == 1) {  // one lane is an ordinary product: a plain GEMM is faster than a batch of one
         const at::Tensor x0 = x.squeeze(0);
         at::Tensor w0 = w.squeeze(0);
-        // A gate of a few heads: MKL takes a fifth of the time, and a tenth for the weight's gradient, when the long axis is the inner one.
+        // A gate of a few heads: MKL takes a fifth of the time, and a tenth for the weight's gradient, when the long axis is the
+        // inner one.
         if (w.is_cpu() && w.size(2) <= thin) w0 = w0.t().contiguous().t();
         return (b.defined() ? at::addmm(b.squeeze(0), x0, w0) : at::mm(x0, w0)).unsqueeze(0);
     }

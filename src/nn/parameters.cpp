@@ -21,9 +21,7 @@ std::vector<double> initial_values(const ParameterInfo& info, std::uint64_t seed
     Draws draws(seed, Stream::init, info.name);
     const InitRule& rule = info.init;
     switch (rule.kind) {
-        case InitRule::Kind::constant:
-            std::fill(values.begin(), values.end(), rule.a);
-            break;
+        case InitRule::Kind::constant: std::fill(values.begin(), values.end(), rule.a); break;
         case InitRule::Kind::normal:
             for (double& v : values) v = scale * rule.a * draws.normal();
             break;
@@ -45,9 +43,7 @@ std::vector<double> initial_values(const ParameterInfo& info, std::uint64_t seed
         case InitRule::Kind::custom:
             for (std::size_t i = 0; i < values.size(); ++i) values[i] = rule.draw(draws.uniform(), static_cast<std::int64_t>(i));
             break;
-        case InitRule::Kind::filled:
-            rule.fill(seed, values);
-            break;
+        case InitRule::Kind::filled: rule.fill(seed, values); break;
     }
     return values;
 }
@@ -67,8 +63,8 @@ Parameter Parameters::declare(std::string name, std::vector<std::int64_t> shape,
     for (const std::int64_t extent : info.shape) {
         PALIMPSEST_ASSERT(extent > 0, "parameter {} has an extent of {}", info.name, extent);
         if (extent > most_values / info.numel)
-            fail(ExitCode::usage, "parameter '{}' would have {} values, more than any memory holds; make the model smaller", info.name,
-                 fmt::join(info.shape, " x "));
+            fail(ExitCode::usage, "parameter '{}' would have {} values, more than any memory holds; make the model smaller",
+                 info.name, fmt::join(info.shape, " x "));
         info.numel *= extent;
     }
     table_.push_back(std::move(info));
@@ -111,8 +107,8 @@ void Parameters::allocate(const std::vector<std::uint64_t>& lane_seeds, const st
     }
 }
 
-at::Tensor Parameters::drawn(std::int64_t total, const std::vector<std::uint64_t>& lane_seeds, const std::vector<double>& init_scale,
-                             at::ScalarType dtype) const {
+at::Tensor Parameters::drawn(std::int64_t total, const std::vector<std::uint64_t>& lane_seeds,
+                             const std::vector<double>& init_scale, at::ScalarType dtype) const {
     at::Tensor host = at::zeros({total}, at::TensorOptions().dtype(dtype));
     for (const ParameterInfo& info : table_) {
         for (std::size_t lane = 0; lane < lane_seeds.size(); ++lane) {
@@ -141,8 +137,6 @@ std::int64_t Parameters::fixed_count() const {
     return scalars;
 }
 
-void Parameters::zero_gradients() {
-    gradients_.zero_();
-}
+void Parameters::zero_gradients() { gradients_.zero_(); }
 
 }  // namespace palimpsest::nn

@@ -1,6 +1,6 @@
 // Parameters with the lane axis. Modules first declare what they need; then one buffer is allocated and every parameter becomes a
-// contiguous [R, shape...] block of it at a multiple of 64 elements. Leaves are detached views that require grad; backward accumulates
-// into views of one flat gradient buffer. Optimizer, clipping and checkpoints loop over the table.
+// contiguous [R, shape...] block of it at a multiple of 64 elements. Leaves are detached views that require grad; backward
+// accumulates into views of one flat gradient buffer. Optimizer, clipping and checkpoints loop over the table.
 #pragma once
 
 #include "ops/tensor.h"
@@ -17,7 +17,7 @@ namespace palimpsest::nn {
 // starts exactly where it starts alone.
 struct InitRule {
     enum class Kind { constant, normal, uniform, spherical, custom, filled } kind = Kind::constant;
-    double a = 0, b = 0;   // constant: a. normal: N(0, a^2). uniform: [a, b). spherical: rows of norm 1.
+    double a = 0, b = 0;  // constant: a. normal: N(0, a^2). uniform: [a, b). spherical: rows of norm 1.
     // custom: value from a uniform number in [0, 1) and the element's index (gates: A_log, dt_bias)
     std::function<double(double uniform, std::int64_t index)> draw;
     // filled: all values of a lane at once, where they depend on each other (orthogonal rows)
@@ -28,11 +28,14 @@ struct InitRule {
     static InitRule uniform(double low, double high) { return {Kind::uniform, low, high, {}}; }
     static InitRule spherical() { return {Kind::spherical, 0, 0, {}}; }
     static InitRule custom(std::function<double(double, std::int64_t)> f) { return {Kind::custom, 0, 0, std::move(f)}; }
-    static InitRule filled(std::function<void(std::uint64_t, std::vector<double>&)> f) { return {Kind::filled, 0, 0, {}, std::move(f)}; }
+    static InitRule filled(std::function<void(std::uint64_t, std::vector<double>&)> f) {
+        return {Kind::filled, 0, 0, {}, std::move(f)};
+    }
 };
 
-// Weight decay. yes: always (linear maps, convolutions, embeddings). no: under weight_decay_on: all alone (norms, biases). never: what a
-// pull towards 0 would not shrink but shift (the logarithm of a decay rate, the bias of a time step, a skip that starts at 1).
+// Weight decay. yes: always (linear maps, convolutions, embeddings). no: under weight_decay_on: all alone (norms, biases). never:
+// what a pull towards 0 would not shrink but shift (the logarithm of a decay rate, the bias of a time step, a skip that starts at
+// 1).
 enum class Decay { yes, no, never };
 inline bool is_decayed(Decay decay, bool all) { return decay == Decay::yes || (all && decay == Decay::no); }
 
@@ -41,9 +44,9 @@ struct ParameterInfo {
     std::vector<std::int64_t> shape;  // without the lane axis
     InitRule init;
     Decay decay = Decay::yes;
-    bool trained = true;              // false: frozen (no gradient, no update), still in checkpoints
-    std::int64_t numel = 0;           // of one lane
-    std::int64_t offset = 0;          // elements, of lane 0, in the flat buffer; lane r at offset + r * numel
+    bool trained = true;      // false: frozen (no gradient, no update), still in checkpoints
+    std::int64_t numel = 0;   // of one lane
+    std::int64_t offset = 0;  // elements, of lane 0, in the flat buffer; lane r at offset + r * numel
 };
 
 class Parameters;
@@ -64,24 +67,24 @@ private:
 class Parameters {
 public:
     Parameters() = default;
-    Parameters(const Parameters&) = delete;              // handles point here
+    Parameters(const Parameters&) = delete;  // handles point here
     Parameters& operator=(const Parameters&) = delete;
 
     // Throws Error(usage) where no memory can hold so many values.
     Parameter declare(std::string name, std::vector<std::int64_t> shape, InitRule init, Decay decay, bool trained = true);
-    // init_scale [R] multiplies random draws (not constants, not custom, not filled) of its lane. On the meta device parameters are shapes
-    // alone: nothing is drawn, and they take no memory.
+    // init_scale [R] multiplies random draws (not constants, not custom, not filled) of its lane. On the meta device parameters are
+    // shapes alone: nothing is drawn, and they take no memory.
     void allocate(const std::vector<std::uint64_t>& lane_seeds, const std::vector<double>& init_scale, at::Device device,
                   at::ScalarType dtype = at::kFloat);
 
     std::int64_t lanes() const { return lanes_; }
-    std::int64_t count() const;                      // trained scalars of one lane
-    std::int64_t fixed_count() const;                // those of one lane that are drawn and never trained
+    std::int64_t count() const;        // trained scalars of one lane
+    std::int64_t fixed_count() const;  // those of one lane that are drawn and never trained
     const std::vector<ParameterInfo>& table() const { return table_; }
     const at::Tensor& leaf(std::size_t index) const { return leaves_[index]; }
     // Whoever writes through a leaf's data pointer or into values() writes the parameter: there is one copy.
-    at::Tensor& values() { return values_; }         // flat, fp32
-    at::Tensor& gradients() { return gradients_; }   // flat, same layout
+    at::Tensor& values() { return values_; }        // flat, fp32
+    at::Tensor& gradients() { return gradients_; }  // flat, same layout
     void zero_gradients();
 
 private:

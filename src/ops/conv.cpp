@@ -19,9 +19,7 @@ using torch::autograd::variable_list;
 
 namespace {
 
-bool plain_loops(const at::Tensor& x) {
-    return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
-}
+bool plain_loops(const at::Tensor& x) { return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble); }
 
 constexpr std::int64_t channel_block = 64;  // of one task in the gradient of the taps
 
@@ -29,7 +27,8 @@ template <class T>
 void forward_loops(const at::Tensor& padded, const at::Tensor& taps, const at::Tensor& bias, at::Tensor& y) {
     const cpu::ConvShape shape{y.size(2), y.size(3), taps.size(1)};
     const std::int64_t batch = y.size(1), in = padded.size(2) * shape.channels, out = shape.tokens * shape.channels;
-    const T *x = padded.const_data_ptr<T>(), *k = taps.const_data_ptr<T>(), *b = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
+    const T *x = padded.const_data_ptr<T>(), *k = taps.const_data_ptr<T>(),
+            *b = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
     T* result = y.mutable_data_ptr<T>();
     at::parallel_for(0, y.size(0) * batch, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t n = begin; n < end; ++n) {
@@ -41,14 +40,16 @@ void forward_loops(const at::Tensor& padded, const at::Tensor& taps, const at::T
 }
 
 template <class T>
-void backward_loops(const at::Tensor& padded, const at::Tensor& taps, const at::Tensor& dy, at::Tensor& dpadded, at::Tensor& dtaps) {
+void backward_loops(const at::Tensor& padded, const at::Tensor& taps, const at::Tensor& dy, at::Tensor& dpadded,
+                    at::Tensor& dtaps) {
     const cpu::ConvShape shape{dy.size(2), dy.size(3), taps.size(1)};
     const std::int64_t batch = dy.size(1), in = padded.size(2) * shape.channels, out = shape.tokens * shape.channels;
     const std::int64_t kernel = shape.width * shape.channels, blocks = (shape.channels + channel_block - 1) / channel_block;
     const T *x = padded.const_data_ptr<T>(), *k = taps.const_data_ptr<T>(), *d = dy.const_data_ptr<T>();
     T *dx = dpadded.mutable_data_ptr<T>(), *dk = dtaps.mutable_data_ptr<T>();
     at::parallel_for(0, dy.size(0) * batch, 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t n = begin; n < end; ++n) cpu::conv_backward_input(shape, k + (n / batch) * kernel, d + n * out, dx + n * in);
+        for (std::int64_t n = begin; n < end; ++n)
+            cpu::conv_backward_input(shape, k + (n / batch) * kernel, d + n * out, dx + n * in);
     });
     // A task owns some channels of a lane and walks all its sequences in order: the sum does not depend on the number of threads.
     at::parallel_for(0, dy.size(0) * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -109,14 +110,17 @@ struct DepthwiseConv : Function<DepthwiseConv> {
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias, const at::Tensor& state) {
+std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
+                                             const at::Tensor& state) {
     PALIMPSEST_ASSERT(x.dim() == 4 && kernel.dim() == 3 && kernel.size(0) == x.size(0) && kernel.size(1) == x.size(3),
                       "x {}, kernel {}", shape_text(x), shape_text(kernel));
     const std::int64_t keep = kernel.size(2) - 1, tokens = x.size(2);
-    // Padding with the state makes the rest plain calculus: what passes through a sequence shorter than the kernel keeps its gradient.
+    // Padding with the state makes the rest plain calculus: what passes through a sequence shorter than the kernel keeps its
+    // gradient.
     const at::Tensor before = state.defined() ? state : at::zeros({x.size(0), x.size(1), keep, x.size(3)}, x.options());
     const at::Tensor padded = at::cat({before.to(x.scalar_type()), x}, 2);
-    return {DepthwiseConv::apply(padded, kernel.to(x.scalar_type()), std::optional<at::Tensor>(bias)), padded.narrow(2, tokens, keep)};
+    return {DepthwiseConv::apply(padded, kernel.to(x.scalar_type()), std::optional<at::Tensor>(bias)),
+            padded.narrow(2, tokens, keep)};
 }
 
 }  // namespace palimpsest::ops

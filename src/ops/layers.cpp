@@ -15,9 +15,7 @@ using torch::autograd::variable_list;
 namespace {
 
 // Statistics, gates and angles are never computed in less than fp32.
-at::Tensor widened(const at::Tensor& x) {
-    return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
-}
+at::Tensor widened(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); }
 
 // y = x / sqrt(sum x^2 / n + eps); n = 1 is the L2 norm, n = d the RMS norm. Five passes for forward and backward together, where
 // autograd of the formula takes about twelve.
@@ -37,8 +35,8 @@ struct Normalise : Function<Normalise> {
     }
 };
 
-// Loss of each row; the gradient is softmax minus one-hot. It is formed anew from the logits, which are alive anyway: on the CPU that is
-// twice as fast as to keep the log-probabilities and take their exp.
+// Loss of each row; the gradient is softmax minus one-hot. It is formed anew from the logits, which are alive anyway: on the CPU
+// that is twice as fast as to keep the log-probabilities and take their exp.
 struct CrossEntropy : Function<CrossEntropy> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& targets) {
         const at::Tensor index = targets.unsqueeze(-1);
@@ -65,7 +63,8 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
     const std::int64_t width = x.size(-1);
-    if (weight.numel() == width && bias.numel() == width && x.scalar_type() == weight.scalar_type())  // one lane: ATen does the rest in the same pass
+    if (weight.numel() == width && bias.numel() == width &&
+        x.scalar_type() == weight.scalar_type())  // one lane: ATen does the rest in the same pass
         return at::layer_norm(x, {width}, weight.reshape({width}), bias.reshape({width}), eps);
     const at::Tensor y = at::layer_norm(widened(x), {width}, {}, {}, eps);
     return at::addcmul(bias, y, weight).to(x.scalar_type());
@@ -86,6 +85,8 @@ at::Tensor mamba_log_decay(const at::Tensor& x, const at::Tensor& a_log, const a
     return at::softplus(widened(x) + dt_bias) * a_log.exp().neg();
 }
 
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) { return CrossEntropy::apply(widened(logits), targets); }
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
+    return CrossEntropy::apply(widened(logits), targets);
+}
 
 }  // namespace palimpsest::ops

@@ -18,9 +18,11 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 // Depthwise causal convolution along T: y_t = bias + sum_w kernel[w] x_{t-W+1+w}, x_{<0} from `state` (or zeros).
 // x [R, B, T, d], kernel [R, d, W], bias [R, d] or undefined, state [R, B, W-1, d] or undefined. Returns y and the new state (the
 // last W-1 inputs; a sequence shorter than W-1 keeps the tail of the old state).
-std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias, const at::Tensor& state);
+std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
+                                             const at::Tensor& state);
 
-// Rotary embedding (Su et al. 2021), half-split pairing (i, i + D/2), base 10000, angles in fp32; x [..., T, H, D], first position `offset`.
+// Rotary embedding (Su et al. 2021), half-split pairing (i, i + D/2), base 10000, angles in fp32; x [..., T, H, D], first position
+// `offset`.
 at::Tensor rotary(const at::Tensor& x, std::int64_t offset, double base = 10000);
 
 // g = -exp(a_log) softplus(x + dt_bias), fp32 (Mamba-style gate).
@@ -32,7 +34,8 @@ at::Tensor dropout(const at::Tensor& x, double p, const at::Tensor& seeds, const
 // Its mask alone, [R, ...] of 0 and 1 / (1 - p), in fp32, on the device of the seeds; a GPU gives the same bits as the CPU.
 at::Tensor dropout_mask(at::IntArrayRef sizes, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site);
 
-// Per-lane cross-entropy at the scored positions: logits [R, P, V], targets [R, P] int64. Returns the loss of every position [R, P].
+// Per-lane cross-entropy at the scored positions: logits [R, P, V], targets [R, P] int64. Returns the loss of every position [R,
+// P].
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace palimpsest::ops

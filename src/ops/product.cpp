@@ -17,7 +17,8 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// The setting is the process's: the pass that computes waits for each product's launch, so no other product falls within its lifetime.
+// The setting is the process's: the pass that computes waits for each product's launch, so no other product falls within its
+// lifetime.
 class MatrixUnits {
 public:
     MatrixUnits() { at::globalContext().setFloat32MatmulPrecision("high"); }

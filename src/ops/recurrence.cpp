@@ -11,7 +11,8 @@ namespace palimpsest::ops {
 
 namespace {
 
-void expect(const char* name, const at::Tensor& x, std::initializer_list<std::int64_t> sizes, const char* layout, const at::Tensor& q) {
+void expect(const char* name, const at::Tensor& x, std::initializer_list<std::int64_t> sizes, const char* layout,
+            const at::Tensor& q) {
     if (x.sizes() != at::IntArrayRef(sizes)) {
         fail(ExitCode::usage, "recurrence: {} is {}; with q {} it must be {} = [{}]", name, shape_text(x), shape_text(q), layout,
              fmt::join(sizes.begin(), sizes.end(), ", "));
@@ -24,7 +25,8 @@ void check(const RecurrenceInput& in) {
     if (in.q.dim() != 4) fail(ExitCode::usage, "recurrence: q is {}; it must be [N, T, H, K]", shape_text(in.q));
     if (in.u.dim() != 4) fail(ExitCode::usage, "recurrence: u is {}; it must be [N, T*M, H, V]", shape_text(in.u));
     if (in.micro_steps < 1) fail(ExitCode::usage, "recurrence: micro_steps is {}; it must be at least 1", in.micro_steps);
-    if (in.chunk < 16 || in.chunk % 16 != 0) fail(ExitCode::usage, "recurrence: chunk is {}; it must be a multiple of 16", in.chunk);
+    if (in.chunk < 16 || in.chunk % 16 != 0)
+        fail(ExitCode::usage, "recurrence: chunk is {}; it must be a multiple of 16", in.chunk);
     const std::int64_t N = in.q.size(0), rows = in.q.size(1) * in.micro_steps, H = in.q.size(2), K = in.q.size(3), V = in.u.size(3);
     expect("k", in.k, {N, rows, H, K}, "[N, T*M, H, K]", in.q);
     expect("u", in.u, {N, rows, H, V}, "[N, T*M, H, V]", in.q);
@@ -36,9 +38,9 @@ void check(const RecurrenceInput& in) {
     if (in.initial_state.defined()) expect("initial_state", in.initial_state, {N, H, K, V}, "[N, H, K, V]", in.q);
 }
 
-// Measured (docs/recurrence.md). On the CPU the loops win by two to thirty times at the sizes of small models; wide heads without channel
-// decay are even with batched products, and behind them without an erase. Elsewhere a row of the token-by-token form costs several
-// launches and a chunk of 64 rows about as many.
+// Measured (docs/recurrence.md). On the CPU the loops win by two to thirty times at the sizes of small models; wide heads without
+// channel decay are even with batched products, and behind them without an erase. Elsewhere a row of the token-by-token form costs
+// several launches and a chunk of 64 rows about as many.
 Backend automatic_backend(const RecurrenceInput& in) {
     const std::int64_t rows = in.k.size(1);
     if (!in.q.is_cpu()) return rows <= 4 ? Backend::reference : Backend::chunk;
@@ -52,8 +54,8 @@ void announce(Backend backend, const RecurrenceInput& in) {
     static std::atomic_flag reference_said, chunk_said;
     if ((backend == Backend::reference ? reference_said : chunk_said).test_and_set()) return;
     log_debug("run.backend: auto takes the {} for {} tokens, heads of {} x {}, on {}",
-             backend == Backend::reference ? "token-by-token form" : "chunk form", in.q.size(1), in.q.size(3), in.u.size(3),
-             in.q.is_cpu() ? "the CPU" : "the GPU");
+              backend == Backend::reference ? "token-by-token form" : "chunk form", in.q.size(1), in.q.size(3), in.u.size(3),
+              in.q.is_cpu() ? "the CPU" : "the GPU");
 }
 
 // The recurrence is computed in fp32, or in fp64 when q is fp64.

@@ -6,7 +6,8 @@
 //     o_t  = scale * S_t^T q_t            read for the output
 //
 // linear attention: e = 0, u = v. DeltaNet: e = beta k, u = beta v (Yang et al. 2024, "Parallelizing linear transformers with the
-// delta rule", eq. 4). Gated DeltaNet: the same with scalar g (Yang et al. 2024, "Gated delta networks", eq. 10). Channel g: KDA, GLA.
+// delta rule", eq. 4). Gated DeltaNet: the same with scalar g (Yang et al. 2024, "Gated delta networks", eq. 10). Channel g: KDA,
+// GLA.
 #pragma once
 
 #include "ops/tensor.h"
@@ -32,7 +33,7 @@ struct RecurrenceInput {
     at::Tensor initial_state;  // [N, H, K, V] fp32 (fp64 when q is); or undefined: zeros
     double scale = 1;          // of the read; usually K^-1/2
     std::int64_t micro_steps = 1;
-    std::int64_t chunk = 64;   // rows of a chunk (of the chunk form)
+    std::int64_t chunk = 64;  // rows of a chunk (of the chunk form)
 };
 
 struct RecurrenceOutput {
@@ -46,7 +47,8 @@ RecurrenceOutput recurrence(const RecurrenceInput& input, Backend backend = Back
 
 // A backend's own form, for tests and benchmarks.
 RecurrenceOutput recurrence_reference(const RecurrenceInput& input, bool with_residual);
-RecurrenceOutput recurrence_rows(const RecurrenceInput& input, bool with_residual);  // the reference of other devices: ATen, autograd
+RecurrenceOutput recurrence_rows(const RecurrenceInput& input,
+                                 bool with_residual);  // the reference of other devices: ATen, autograd
 RecurrenceOutput recurrence_chunk(const RecurrenceInput& input, bool with_residual);
 
 }  // namespace palimpsest::ops

@@ -1,9 +1,9 @@
 // The exact chunk form: batched products over chunks of C rows, differentiated by autograd (docs/recurrence.md has the algebra).
 //
 // Exponents are differences taken before exp, never larger than zero, and masked before exp: the gradient of a masked entry is then
-// exactly zero, where masking the result would give 0 * inf. With channel decay the decay does not factor out of the products: blocks
-// of 16 rows on the diagonal use explicit pairwise differences, blocks below it take the first row of the later block as reference, so
-// that no row ever depends on a gate of its future, not even by rounding.
+// exactly zero, where masking the result would give 0 * inf. With channel decay the decay does not factor out of the products:
+// blocks of 16 rows on the diagonal use explicit pairwise differences, blocks below it take the first row of the later block as
+// reference, so that no row ever depends on a gate of its future, not even by rounding.
 #include "core/error.h"
 #include "ops/cpu/recurrence_kernel.h"
 #include "ops/recurrence.h"
@@ -30,8 +30,8 @@ constexpr std::int64_t sub_chunk = 16;
 constexpr double never = -std::numeric_limits<double>::infinity();
 
 // X = (I + L)^-1 Y for strictly lower triangular L [..., C, C]. The inverse comes from forward substitution in the precision of the
-// tensors, not from a series: with repeated keys and beta 2 the terms of a series grow past what fp32 can cancel. Backward treats it as
-// a solve, not as a matrix to differentiate: dY = (I + L)^-T dX and dL = -dY X^T, two products.
+// tensors, not from a series: with repeated keys and beta 2 the terms of a series grow past what fp32 can cancel. Backward treats
+// it as a solve, not as a matrix to differentiate: dY = (I + L)^-T dX and dL = -dY X^T, two products.
 struct UnitLowerSolve : Function<UnitLowerSolve> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& lower, const at::Tensor& right) {
         const at::Tensor inverse = invert(lower);
@@ -76,7 +76,7 @@ struct Chunks {
         const at::Tensor full = rows == Z * C ? y : at::pad(y, {0, 0, 0, Z * C - rows});
         return full.reshape({x.size(0), x.size(2), Z, C, x.size(3)});
     }
-    at::Tensor join(const at::Tensor& x) const {   // back to [N, rows, H, width]
+    at::Tensor join(const at::Tensor& x) const {  // back to [N, rows, H, width]
         return x.reshape({x.size(0), x.size(1), Z * C, x.size(4)}).narrow(2, 0, rows).transpose(1, 2);
     }
 };
@@ -91,8 +91,8 @@ Pairs plain_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e)
     return {at::matmul(q, kt).tril(), e.defined() ? at::matmul(e, kt).tril(-1) : e};
 }
 
-// The weights 1 of a row's own key are constants in what follows: as exp(G_i - G_i) they would give G two gradients that cancel only to
-// rounding, and under strong decay that rounding is larger than the gradient itself.
+// The weights 1 of a row's own key are constants in what follows: as exp(G_i - G_i) they would give G two gradients that cancel
+// only to rounding, and under strong decay that rounding is larger than the gradient itself.
 
 Pairs scalar_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e, const at::Tensor& G) {
     const std::int64_t C = k.size(-2);
@@ -120,14 +120,15 @@ Pairs channel_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
     // Blocks below the diagonal: exp(G_i - G_first) exp(G_first - G_j), both at most one.
     const at::Tensor row = at::arange(C, G.options().dtype(at::kLong)), start = row.view({blocks, sub_chunk, 1}).narrow(1, 0, 1);
     const at::Tensor before = at::zeros({blocks, C, 1}, G.options()).masked_fill_(row.view({1, C, 1}) >= start, never);
-    const at::Tensor keys = k.unsqueeze(-3) * masked_exp(first - G.unsqueeze(-3), before);                 // [..., blocks, C, K]
-    const at::Tensor decayed = (readers * (Gb - first).exp().unsqueeze(-3)).flatten(-3, -2);               // [..., blocks, E * 16, K]
+    const at::Tensor keys = k.unsqueeze(-3) * masked_exp(first - G.unsqueeze(-3), before);    // [..., blocks, C, K]
+    const at::Tensor decayed = (readers * (Gb - first).exp().unsqueeze(-3)).flatten(-3, -2);  // [..., blocks, E * 16, K]
     const at::Tensor below = at::matmul(decayed, keys.transpose(-1, -2)).reshape(shaped({blocks, E, sub_chunk, blocks, sub_chunk}));
 
     // Blocks on the diagonal: every pair of rows its own exponent.
     const at::Tensor earlier = at::full({sub_chunk, sub_chunk}, never, G.options()).triu_().unsqueeze(-1);
-    const at::Tensor pairs = kb.unsqueeze(-3) * masked_exp(Gb.unsqueeze(-2) - Gb.unsqueeze(-3), earlier);  // [..., blocks, 16 i, 16 j, K]
-    const at::Tensor diagonal = at::matmul(pairs, readers.movedim(-3, -1)).movedim(-1, -3);                // [..., blocks, E, 16 i, 16 j]
+    const at::Tensor pairs =
+        kb.unsqueeze(-3) * masked_exp(Gb.unsqueeze(-2) - Gb.unsqueeze(-3), earlier);         // [..., blocks, 16 i, 16 j, K]
+    const at::Tensor diagonal = at::matmul(pairs, readers.movedim(-3, -1)).movedim(-1, -3);  // [..., blocks, E, 16 i, 16 j]
 
     const at::Tensor place = at::eye(blocks, G.options()).view({blocks, 1, 1, blocks, 1});
     const at::Tensor all = (below + diagonal.unsqueeze(-2) * place).transpose(-5, -4).reshape(shaped({E, C, C}));

@@ -1,5 +1,5 @@
-// Token by token. On the CPU in fp32 and fp64: plain loops and the adjoint recurrence of the same order (cpu/recurrence_kernel.h). On
-// other devices: one set of ATen operators a row, differentiated by autograd; right, and slow.
+// Token by token. On the CPU in fp32 and fp64: plain loops and the adjoint recurrence of the same order (cpu/recurrence_kernel.h).
+// On other devices: one set of ATen operators a row, differentiated by autograd; right, and slow.
 #include "core/error.h"
 #include "ops/cpu/recurrence_kernel.h"
 #include "ops/recurrence.h"
@@ -56,8 +56,8 @@ struct Sizes {
     std::int64_t gates() const { return shape.channel ? shape.key : 1; }
 
     template <class T>
-    cpu::RecurrenceInputs<T> inputs(std::int64_t item, const at::Tensor& q, const at::Tensor& k, const at::Tensor& u, const at::Tensor& e,
-                                    const at::Tensor& decay, const at::Tensor& initial, double scale) const {
+    cpu::RecurrenceInputs<T> inputs(std::int64_t item, const at::Tensor& q, const at::Tensor& k, const at::Tensor& u,
+                                    const at::Tensor& e, const at::Tensor& decay, const at::Tensor& initial, double scale) const {
         const std::int64_t n = item / shape.heads, h = item % shape.heads, rows = shape.rows();
         cpu::RecurrenceInputs<T> in;
         in.q = at_head(data<T>(q), n, h, shape.tokens, shape.heads, shape.key);
@@ -172,8 +172,8 @@ RecurrenceOutput recurrence_reference(const RecurrenceInput& in, bool with_resid
     const auto wants = [](const at::Tensor& x) { return x.defined() && x.requires_grad(); };
     const bool differentiable = at::GradMode::is_enabled() && (wants(in.q) || wants(in.k) || wants(in.u) || wants(in.e) ||
                                                                wants(in.log_decay) || wants(in.initial_state));
-    const variable_list out = Loops::apply(in.q, in.k, in.u, MaybeTensor(in.e), MaybeTensor(in.log_decay), MaybeTensor(in.initial_state),
-                                           in.scale, differentiable);
+    const variable_list out = Loops::apply(in.q, in.k, in.u, MaybeTensor(in.e), MaybeTensor(in.log_decay),
+                                           MaybeTensor(in.initial_state), in.scale, differentiable);
     return {out[0], out[1], with_residual ? out[2] : at::Tensor()};
 }
 

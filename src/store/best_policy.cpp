@@ -9,7 +9,8 @@ PolicyShare& PolicyShare::operator+=(const PolicyShare& other) {
     return *this;
 }
 
-std::map<std::int64_t, PolicyShare> best_policies(const std::vector<Slice>& slices, std::size_t classes, std::span<const std::int64_t> answers,
+std::map<std::int64_t, PolicyShare> best_policies(const std::vector<Slice>& slices, std::size_t classes,
+                                                  std::span<const std::int64_t> answers,
                                                   const std::function<bool(const Slice&)>& chosen) {
     const std::size_t table = slices.size() * classes;
     std::map<std::int64_t, PolicyShare> best;

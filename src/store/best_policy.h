@@ -1,5 +1,5 @@
-// The bar that a result is read against: the best shallow answers to some questions, in each segment by the best of the policies that are
-// a shortcut there.
+// The bar that a result is read against: the best shallow answers to some questions, in each segment by the best of the policies
+// that are a shortcut there.
 #pragma once
 
 #include "store/run_file.h"
@@ -20,9 +20,10 @@ struct PolicyShare {
     PolicyShare& operator+=(const PolicyShare& other);
 };
 
-// Of the chosen slices, by segment. `answers` [policy, S, C], correct ones first, -1 in slices where a policy was not scored. Segments in
-// which none was scored are absent.
-std::map<std::int64_t, PolicyShare> best_policies(const std::vector<Slice>& slices, std::size_t classes, std::span<const std::int64_t> answers,
+// Of the chosen slices, by segment. `answers` [policy, S, C], correct ones first, -1 in slices where a policy was not scored.
+// Segments in which none was scored are absent.
+std::map<std::int64_t, PolicyShare> best_policies(const std::vector<Slice>& slices, std::size_t classes,
+                                                  std::span<const std::int64_t> answers,
                                                   const std::function<bool(const Slice&)>& chosen);
 
 }  // namespace palimpsest

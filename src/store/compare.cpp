@@ -107,12 +107,14 @@ CompareTable compare(const std::vector<CollectedRun>& runs, const std::vector<st
                      const std::vector<std::string>& metrics) {
     // Before the first run has ended there is nothing to name, and an empty table says so better than an error.
     if (const std::vector<std::string> names = summary_names(runs); !names.empty()) check_known("summary value", metrics, names);
-    return table_of(runs, by, metrics, [&](std::size_t run) -> const auto& { return runs[run].record.summary; });
+    return table_of(
+        runs, by, metrics, [&](std::size_t run) -> const auto& { return runs[run].record.summary; });
 }
 
 CompareTable compare(const std::vector<CollectedRun>& runs, const std::vector<std::string>& by, const Profile& profile) {
     PALIMPSEST_ASSERT(profile.values.size() == runs.size(), "{} runs, profiles of {}", runs.size(), profile.values.size());
-    return table_of(runs, by, profile.columns, [&](std::size_t run) -> const auto& { return profile.values[run]; });
+    return table_of(
+        runs, by, profile.columns, [&](std::size_t run) -> const auto& { return profile.values[run]; });
 }
 
 void sort_rows(CompareTable& table, const std::string& column) {

@@ -13,11 +13,11 @@ namespace palimpsest {
 
 // Rows grouped by the values of `by`; mean, deviation and count over the rest (seeds).
 struct CompareRow {
-    std::vector<std::string> group;                  // values of `by`, in words
-    std::vector<std::optional<Attribute>> values;    // the same as they are
+    std::vector<std::string> group;                // values of `by`, in words
+    std::vector<std::optional<Attribute>> values;  // the same as they are
     std::vector<double> mean, deviation;  // one per metric; NaN where nothing (for the deviation: only one value) was measured
-    std::vector<std::size_t> measured;               // over how many runs
-    std::size_t count = 0, failed = 0;               // runs with a result, and without
+    std::vector<std::size_t> measured;    // over how many runs
+    std::size_t count = 0, failed = 0;    // runs with a result, and without
 };
 struct CompareTable {
     std::vector<std::string> by, metrics;
@@ -36,7 +36,7 @@ void sort_rows(CompareTable& table, const std::string& column);
 constexpr const char* selection_metric = "valid_accuracy";  // never of the test questions
 struct Best {
     std::vector<CollectedRun> runs;
-    std::vector<std::size_t> candidates;     // how many values were tried, by group
+    std::vector<std::size_t> candidates;  // how many values were tried, by group
     std::vector<std::string>
         notes;  // ties, winners at an end of their range, with runs missing, or that differ in more than `over`
 };
@@ -46,10 +46,10 @@ Best best_over(const std::vector<CollectedRun>& runs, const std::vector<std::str
 enum class Along { segments, overwrites, distance };
 std::string segment_label(const Slice& slice);  // of the segment that it belongs to
 struct Profile {
-    std::vector<std::string> columns;                   // "length=64", "overwrites=2", "distance=5..8"
+    std::vector<std::string> columns;  // "length=64", "overwrites=2", "distance=5..8"
     std::vector<std::map<std::string, double>>
-        values;  // by run and column: of the last evaluation, for runs that came to their end
-    std::vector<std::string> pooled;                    // the segments that some column averages over; empty where each has its own
+        values;                       // by run and column: of the last evaluation, for runs that came to their end
+    std::vector<std::string> pooled;  // the segments that some column averages over; empty where each has its own
 };
 // metric: test_accuracy, test_stale_rate (any answer class), the same of valid, or best_policy_accuracy. Error(usage) for another.
 Profile profile(const std::vector<CollectedRun>& runs, Along along, const std::string& metric);

@@ -22,7 +22,8 @@ Attribute native(const Value& value) {
 void flatten(const Value& value, const std::string& path, Attributes& out) {
     const auto below = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
     // Segments have keys of their own; the layers of a model are one value, whether they have options or not.
-    const bool of_maps = value.kind == Value::Kind::list && !value.items.empty() && value.items.front().kind == Value::Kind::map && path != "model.layers";
+    const bool of_maps = value.kind == Value::Kind::list && !value.items.empty() && value.items.front().kind == Value::Kind::map &&
+                         path != "model.layers";
     if (value.kind == Value::Kind::map) {
         for (const Value::Entry& entry : value.entries) flatten(entry.value, below(entry.key), out);
     } else if (of_maps) {

@@ -1,7 +1,6 @@
 #include "store/hdf5.h"
 
 #include <fmt/format.h>
-
 #include <hdf5_hl.h>
 
 #include <algorithm>
@@ -13,9 +12,9 @@
 namespace palimpsest::hdf5 {
 namespace {
 
-constexpr std::size_t chunk_limit = 64 * 1024;      // bytes; wide rows get fewer than 1024 a chunk
+constexpr std::size_t chunk_limit = 64 * 1024;  // bytes; wide rows get fewer than 1024 a chunk
 constexpr hsize_t chunk_rows = 1024, text_chunk_rows = 64;
-constexpr std::size_t long_text = 60 * 1024;        // some writers and readers refuse attributes beyond 64 KB
+constexpr std::size_t long_text = 60 * 1024;  // some writers and readers refuse attributes beyond 64 KB
 constexpr std::size_t memory_growth = 256 * 1024;
 
 std::recursive_mutex& library_mutex() {
@@ -204,7 +203,8 @@ Handle create_group(hid_t parent, const std::string& name) {
     check(H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), "track creation order");
     check(H5Pset_attr_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), "track creation order");
     check(H5Pset_obj_track_times(creation, false), "switch off object times");
-    return Handle(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Gclose, fmt::format("create group '{}'", name));
+    return Handle(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Gclose,
+                  fmt::format("create group '{}'", name));
 }
 
 Handle open_group(hid_t parent, const std::string& name) {
@@ -387,7 +387,8 @@ void write_attribute(hid_t object, const std::string& name, std::span<const std:
 
 void write_attribute(hid_t object, const std::string& name, std::span<const std::int8_t> values) {
     const Guard guard;
-    write_typed_attribute(object, name, H5T_STD_I8LE, H5T_NATIVE_INT8, simple_space({values.size()}, {values.size()}), values.data());
+    write_typed_attribute(object, name, H5T_STD_I8LE, H5T_NATIVE_INT8, simple_space({values.size()}, {values.size()}),
+                          values.data());
 }
 
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {

@@ -1,8 +1,8 @@
-// A small layer over the HDF5 C library: handles that close themselves, failures as exceptions with the library's own words, and the
-// few kinds of object that our files consist of (docs/results_format.md).
+// A small layer over the HDF5 C library: handles that close themselves, failures as exceptions with the library's own words, and
+// the few kinds of object that our files consist of (docs/results_format.md).
 //
-// A file lives in memory, as a growing image; core/file.h puts images on disk whole. So HDF5 opens, locks and half-writes nothing there.
-// The library is not thread-safe: every function here takes one process-wide mutex, and so do the handles when they close.
+// A file lives in memory, as a growing image; core/file.h puts images on disk whole. So HDF5 opens, locks and half-writes nothing
+// there. The library is not thread-safe: every function here takes one process-wide mutex, and so do the handles when they close.
 #pragma once
 
 #include "store/run_file.h"
@@ -59,25 +59,26 @@ void check(herr_t status, const std::string& what);
 // All that may stand in a file: no bool, enum, compound, fixed-length text or reference, which trip readers in other languages.
 enum class Type { i1, u1, i4, i8, f4, f8, text };
 
-Handle create_file();                                     // empty, in memory
-Handle open_file(const std::string& image);               // of a file's bytes; read-only
-std::string image(hid_t file);                            // the bytes of the file as it is now
+Handle create_file();                        // empty, in memory
+Handle open_file(const std::string& image);  // of a file's bytes; read-only
+std::string image(hid_t file);               // the bytes of the file as it is now
 
 Handle create_group(hid_t parent, const std::string& name);
 Handle open_group(hid_t parent, const std::string& name);
 Handle open_dataset(hid_t parent, const std::string& name);
-bool exists(hid_t parent, const std::string& name);       // `name` is one component
+bool exists(hid_t parent, const std::string& name);  // `name` is one component
 bool is_group(hid_t parent, const std::string& name);
-std::vector<std::string> children(hid_t group);           // in order of creation where the file tracks it
+std::vector<std::string> children(hid_t group);  // in order of creation where the file tracks it
 
 struct Shape {
-    std::vector<hsize_t> size;                            // empty: a scalar
-    bool extensible = false;                              // along the first axis, in chunks
+    std::vector<hsize_t> size;  // empty: a scalar
+    bool extensible = false;    // along the first axis, in chunks
 };
 // Fill is NaN or -1. `units` and `long_name` become attributes unless they are empty.
 Handle create_dataset(hid_t parent, const std::string& name, Type type, const Shape& shape, const std::string& units = "",
                       const std::string& long_name = "");
-// Tells readers that NaN or -1 in a column of numbers means "not measured". Not for axes and counts: those become floats in xarray then.
+// Tells readers that NaN or -1 in a column of numbers means "not measured". Not for axes and counts: those become floats in xarray
+// then.
 void mark_fill(hid_t dataset);
 std::vector<hsize_t> shape(hid_t dataset);
 void resize_rows(hid_t dataset, hsize_t rows);
@@ -93,7 +94,7 @@ void write_scalar(hid_t dataset, const std::string& value);
 std::vector<std::int64_t> read_integers(hid_t dataset);
 std::vector<float> read_floats(hid_t dataset);
 std::vector<double> read_doubles(hid_t dataset);
-std::vector<std::string> read_texts(hid_t dataset);       // a scalar gives one element
+std::vector<std::string> read_texts(hid_t dataset);  // a scalar gives one element
 
 // One text of any length, as a scalar dataset.
 Handle create_text(hid_t parent, const std::string& name, const std::string& text, const std::string& long_name = "");
@@ -102,7 +103,7 @@ void write_attribute(hid_t object, const std::string& name, const Attribute& val
 void write_attribute(hid_t object, const std::string& name, std::span<const std::string> values);
 void write_attribute(hid_t object, const std::string& name, std::span<const std::int8_t> values);
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name);
-Attributes read_attributes(hid_t object);                 // the scalar ones
+Attributes read_attributes(hid_t object);  // the scalar ones
 // Attributes of a group, of any length: texts beyond 64 KB become datasets of the same name. Reading merges both, except `but`.
 void write_properties(hid_t group, const Attributes& properties);
 Attributes read_properties(hid_t group, std::span<const std::string_view> but);
@@ -116,7 +117,7 @@ void attach_scale(hid_t dataset, unsigned axis, hid_t scale);
 struct CopyOptions {
     bool compress = false;
     std::vector<std::pair<std::string, hsize_t>> rows;
-    std::vector<std::string> skip;                        // "/summary/loss"; "/@status" for an attribute of the root
+    std::vector<std::string> skip;  // "/summary/loss"; "/@status" for an attribute of the root
 };
 Handle copy_file(hid_t source, const CopyOptions& options);
 

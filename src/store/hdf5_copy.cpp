@@ -1,9 +1,8 @@
-// Copying a whole file, object by object, rather than H5Ocopy: that keeps the old filters, and leaves the references by which dimension
-// scales are attached pointing nowhere.
+// Copying a whole file, object by object, rather than H5Ocopy: that keeps the old filters, and leaves the references by which
+// dimension scales are attached pointing nowhere.
 #include "store/hdf5.h"
 
 #include <fmt/format.h>
-
 #include <hdf5_hl.h>
 
 #include <algorithm>
@@ -24,8 +23,7 @@ struct Attachment {
 // Values as the library reads them into memory. Texts in it belong to the library.
 class Buffer {
 public:
-    Buffer(hid_t type, hid_t space, std::size_t elements)
-        : type_(type), space_(space), bytes_(elements * H5Tget_size(type)) {}
+    Buffer(hid_t type, hid_t space, std::size_t elements) : type_(type), space_(space), bytes_(elements * H5Tget_size(type)) {}
     ~Buffer() {
         if (H5Tdetect_class(type_, H5T_STRING) > 0 && !bytes_.empty()) H5Dvlen_reclaim(type_, space_, H5P_DEFAULT, bytes_.data());
     }
@@ -45,7 +43,8 @@ public:
     void copy(hid_t source) {
         copy_group(source, target_, "/");
         for (const auto& [path, name] : scales_) make_scale(open_dataset(target_, path), name);
-        for (const Attachment& a : attachments_) attach_scale(open_dataset(target_, a.dataset), a.axis, open_dataset(target_, a.scale));
+        for (const Attachment& a : attachments_)
+            attach_scale(open_dataset(target_, a.dataset), a.axis, open_dataset(target_, a.scale));
     }
 
 private:
@@ -121,7 +120,8 @@ private:
             check(H5Sget_simple_extent_dims(space, nullptr, limit.data()), what);
             check(H5Sset_extent_simple(target_space, static_cast<int>(size.size()), size.data(), limit.data()), what);
         }
-        const Handle target(H5Dcreate2(target_group, name.c_str(), type, target_space, H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose, what);
+        const Handle target(H5Dcreate2(target_group, name.c_str(), type, target_space, H5P_DEFAULT, creation, H5P_DEFAULT),
+                            H5Dclose, what);
 
         const hssize_t elements = H5Sget_simple_extent_npoints(target_space);
         if (elements > 0) {
@@ -136,7 +136,8 @@ private:
         copy_attributes(source, target, path + "/");
     }
 
-    // Remembers whether the dataset is a scale and what is attached to it. Returns the scale's path by axis, "" where there is none.
+    // Remembers whether the dataset is a scale and what is attached to it. Returns the scale's path by axis, "" where there is
+    // none.
     std::vector<std::string> note_scales(hid_t source, const std::string& path, std::size_t rank) {
         if (H5DSis_scale(source) > 0) {
             std::string name(256, '\0');

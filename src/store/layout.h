@@ -31,12 +31,14 @@ void complete_layout(hid_t file);
 
 // A file whose columns and tables are others than this version writes cannot be gone on with: its rows would be a mixture of both.
 // `metrics`: the columns of its training log, in their order.
-void check_layout(const RunHeader& header, const RunRecord& record, const std::vector<std::string>& metrics, const std::string& path);
+void check_layout(const RunHeader& header, const RunRecord& record, const std::vector<std::string>& metrics,
+                  const std::string& path);
 
 // Writes down what goes on with a run, beside what began it; changes of the code only where they are not those of the start before.
 void write_start(hid_t file, std::size_t row, const RunStart& start);
 
-// The group in /provenance that says what made the start in this row of /starts. A file's first start has none: it is told by /provenance.
+// The group in /provenance that says what made the start in this row of /starts. A file's first start has none: it is told by
+// /provenance.
 inline std::string start_group(std::size_t row) { return "start_" + std::to_string(row); }
 
 // Publishes a file image under `path`, whole or not at all; errors name the path and the free space.

@@ -82,8 +82,12 @@ std::map<Column, double> rates(const RunRecord& record, const Measure& measure, 
         for (const Slice& slice : record.slices)
             if (slice.split == measure.split) columns[column_of(slice, along)];
         for (auto& [column, share] : columns) {
-            const auto here = [&, &name = column](const Slice& slice) { return slice.split == measure.split && column_of(slice, along) == name; };
-            for (const auto& [segment, best] : best_policies(record.slices, record.answer_classes.size(), record.policy_answers, here)) share += best;
+            const auto here = [&, &name = column](const Slice& slice) {
+                return slice.split == measure.split && column_of(slice, along) == name;
+            };
+            for (const auto& [segment, best] :
+                 best_policies(record.slices, record.answer_classes.size(), record.policy_answers, here))
+                share += best;
             if (share.all > 0) out.emplace(column, share.share());
         }
     } else if (table > 0 && !record.eval_step.empty()) {

@@ -1,7 +1,6 @@
-#include "store/layout.h"
-
 #include "core/error.h"
 #include "core/file.h"
+#include "store/layout.h"
 
 #include <ctime>
 #include <filesystem>

@@ -194,7 +194,8 @@ RunWriter RunWriter::create(const std::string& folder, const RunHeader& header, 
     return RunWriter(std::move(impl));
 }
 
-RunWriter RunWriter::reopen(const std::string& folder, const RunHeader& header, std::int64_t step, double flush_seconds, MayWrite may_write) {
+RunWriter RunWriter::reopen(const std::string& folder, const RunHeader& header, std::int64_t step, double flush_seconds,
+                            MayWrite may_write) {
     std::unique_ptr<Impl> impl = begin(folder, flush_seconds, std::move(may_write));
     impl->reopened = true;
     const RunRecord record = read_run(impl->path);  // refuses a damaged or foreign file in the reader's words
@@ -226,7 +227,8 @@ RunWriter RunWriter::reopen(const std::string& folder, const RunHeader& header, 
             const RunStart& start = record.starts[row];
             if (!start.reason.empty()) continue;
             const bool measured_it = !measured.empty() && measured.back() > start.from_step && seconds.size() == measured.size();
-            write_cell(starts, "to_step", row, record.step.empty() ? start.from_step : std::max(start.from_step, record.step.back()));
+            write_cell(starts, "to_step", row,
+                       record.step.empty() ? start.from_step : std::max(start.from_step, record.step.back()));
             write_cell(starts, "reason", row, std::string("lost"));
             write_cell(starts, "seconds", row, measured_it ? seconds.back() : 0.0);
         }
@@ -279,9 +281,9 @@ void RunWriter::begin_start(const RunStart& start) {
         const Handle starts = w.group("starts");
         const hsize_t row = rows_of(starts, "start");
         const std::pair<const char*, Attribute> cells[] = {
-            {"host", start.host},          {"device", start.device},   {"started", utc_now()},    {"from_step", start.from_step},
-            {"to_step", std::int64_t{-1}}, {"ended", std::string()},   {"reason", std::string()}, {"seconds", start.seconds},
-            {"start", static_cast<std::int64_t>(row)}};
+            {"host", start.host},           {"device", start.device},      {"started", utc_now()},
+            {"from_step", start.from_step}, {"to_step", std::int64_t{-1}}, {"ended", std::string()},
+            {"reason", std::string()},      {"seconds", start.seconds},    {"start", static_cast<std::int64_t>(row)}};
         for (const auto& [name, value] : cells) write_cell(starts, name, row, value);
         if (w.reopened) write_start(w.file, static_cast<std::size_t>(row), start);
     });

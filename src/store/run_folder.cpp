@@ -47,7 +47,8 @@ std::string RunFolder::lost_record() const {
     }
     try {
         const std::string status = read_run(record, results_only).status;
-        return done && status != to_string(RunState::finished) ? fmt::format("'{}' stands beside DONE, but is not finished", record) : "";
+        return done && status != to_string(RunState::finished) ? fmt::format("'{}' stands beside DONE, but is not finished", record)
+                                                               : "";
     } catch (const DamagedRun& error) {
         return error.what();
     } catch (const Error&) {
@@ -105,7 +106,8 @@ std::string run_folder_name(const std::string& run_id, const std::string& human)
     if (human.empty()) return name;
     name += '-';
     for (const char c : human.substr(0, longest_human)) {
-        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '=' || c == '+';
+        const bool plain =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '=' || c == '+';
         name += plain ? c : c == '-' ? '-' : '_';
     }
     return name;

@@ -1,5 +1,5 @@
-// What stands beside run.h5: config.yaml, run.log, checkpoints/, and the state of the run in side files written last: LOCK (run_lock.h),
-// DONE, FAILED.json.
+// What stands beside run.h5: config.yaml, run.log, checkpoints/, and the state of the run in side files written last: LOCK
+// (run_lock.h), DONE, FAILED.json.
 #pragma once
 
 #include "store/run_lock.h"
@@ -17,7 +17,7 @@ enum class RunState { fresh, running, finished, failed, interrupted, lost };
 const char* to_string(RunState state);
 
 struct RunFailure {
-    std::string reason;       // non_finite, oom, error, interrupted, requeue
+    std::string reason;  // non_finite, oom, error, interrupted, requeue
     std::string message;
     std::int64_t step = -1;
 };
@@ -28,34 +28,35 @@ public:
     const std::string& path() const { return path_; }
     std::string file(const std::string& name) const;
 
-    // DONE beside a good run.h5: finished; else a living LOCK: running; else FAILED.json: failed or interrupted. Lost is what is left of
-    // a run otherwise: DONE, a dead LOCK or a run.h5.
+    // DONE beside a good run.h5: finished; else a living LOCK: running; else FAILED.json: failed or interrupted. Lost is what is
+    // left of a run otherwise: DONE, a dead LOCK or a run.h5.
     RunState state() const;
-    // Why run.h5 is not the record that DONE or the checkpoints beside it speak of: it is missing, damaged, or not finished under DONE.
+    // Why run.h5 is not the record that DONE or the checkpoints beside it speak of: it is missing, damaged, or not finished under
+    // DONE.
     // "" where all is well, and where it cannot be read for another reason (rights, a newer format): nothing is lost then.
     std::string lost_record() const;
-    std::optional<RunFailure> failure() const;   // of FAILED.json
-    std::string holder() const;                  // "pid 4711 on host a" of LOCK, for messages; "" without one
+    std::optional<RunFailure> failure() const;  // of FAILED.json
+    std::string holder() const;                 // "pid 4711 on host a" of LOCK, for messages; "" without one
 
-    void lock();                                 // as RunLock's constructor
+    void lock();  // as RunLock's constructor
     // RunLock::heartbeat, where a lock is held. Call it often, and with an interval of 0 before anything is written in the folder.
     void heartbeat(std::chrono::steady_clock::duration interval = std::chrono::seconds(5));
-    void unlock();                               // removes LOCK if it is ours
-    void write_done();                           // and removes FAILED.json
+    void unlock();      // removes LOCK if it is ours
+    void write_done();  // and removes FAILED.json
     void write_failed(const RunFailure& failure);
-    void clear_end();                            // removes DONE and FAILED.json
+    void clear_end();  // removes DONE and FAILED.json
 
 private:
     std::string path_;
-    std::unique_ptr<RunLock> lock_;              // what we took, also after it was given back
+    std::unique_ptr<RunLock> lock_;  // what we took, also after it was given back
 };
 
 // <run id>-<human part>: the part for people may be cut, the id never.
 std::string run_folder_name(const std::string& run_id, const std::string& human);
 // Whether it holds the file of a run, or a file that tells the state of one.
 bool is_run_folder(const std::string& folder);
-// Those below a folder, that one included, sorted. Symbolic links are followed, and each run counts once, under the name of its real
-// place where that is below `root`.
+// Those below a folder, that one included, sorted. Symbolic links are followed, and each run counts once, under the name of its
+// real place where that is below `root`.
 std::vector<std::string> find_run_folders(const std::string& root);
 
 }  // namespace palimpsest

@@ -20,7 +20,8 @@ using hdf5::Handle;
 using hdf5::Type;
 
 // A column over an extensible index.
-void create_column(hid_t group, const std::string& name, Type type, hid_t scale, const std::string& units, const std::string& long_name) {
+void create_column(hid_t group, const std::string& name, Type type, hid_t scale, const std::string& units,
+                   const std::string& long_name) {
     const Handle column = hdf5::create_dataset(group, name, type, {{0}, true}, units, long_name);
     hdf5::mark_fill(column);
     hdf5::attach_scale(column, 0, scale);
@@ -97,11 +98,13 @@ void create_eval(hid_t file, const RunHeader& header) {
     hdf5::attach_scale(label, 0, slice);
 
     const Handle answer_class = create_labels(group, "answer_class", header.answer_classes, "kind of answer");
-    const Handle answers = hdf5::create_dataset(group, "answers", Type::i8, {{0, slices, classes}, true}, "1", "answers by slice and kind");
+    const Handle answers =
+        hdf5::create_dataset(group, "answers", Type::i8, {{0, slices, classes}, true}, "1", "answers by slice and kind");
     hdf5::attach_scale(answers, 0, step);
     hdf5::attach_scale(answers, 1, slice);
     hdf5::attach_scale(answers, 2, answer_class);
-    const Handle loss = hdf5::create_dataset(group, "loss_sum", Type::f8, {{0, slices}, true}, "1", "sum of losses over the answers");
+    const Handle loss =
+        hdf5::create_dataset(group, "loss_sum", Type::f8, {{0, slices}, true}, "1", "sum of losses over the answers");
     hdf5::attach_scale(loss, 0, step);
     hdf5::attach_scale(loss, 1, slice);
     plottable(group, "loss_sum", {"eval_step", "slice"});
@@ -130,8 +133,8 @@ void create_config(hid_t file, const RunHeader& header) {
     hdf5::create_text(group, "resolved_yaml", header.resolved_yaml, "every key, with defaults");
     hdf5::create_text(group, "source_yaml", header.source_yaml, "as the user wrote it");
     // Its own scale, so that a list of any length has a named axis. No overrides: an axis of length 0.
-    const Handle overrides =
-        hdf5::create_dataset(group, "overrides", Type::text, {{header.overrides.size()}, header.overrides.empty()}, "", "key=value of the command line");
+    const Handle overrides = hdf5::create_dataset(
+        group, "overrides", Type::text, {{header.overrides.size()}, header.overrides.empty()}, "", "key=value of the command line");
     hdf5::write_rows(overrides, 0, header.overrides);
     hdf5::make_scale(overrides, "overrides");
     hdf5::write_properties(group, header.config);
@@ -163,8 +166,8 @@ void create_artifacts(hid_t file) {
 }
 
 std::string words_of(const Slice& slice) {
-    return fmt::format("{} segment {}, {} overwrites, distance {}..{}", slice.split == 0 ? "valid" : "test", slice.segment, slice.overwrites,
-                       slice.distance_from, slice.distance_to);
+    return fmt::format("{} segment {}, {} overwrites, distance {}..{}", slice.split == 0 ? "valid" : "test", slice.segment,
+                       slice.overwrites, slice.distance_from, slice.distance_to);
 }
 
 }  // namespace
@@ -173,8 +176,8 @@ Handle create_run_layout(const RunHeader& header) {
     Handle file = hdf5::create_file();
     const Handle root = hdf5::open_group(file, "/");
     const std::pair<const char*, std::string> attributes[] = {
-        {"format", run_format},      {"format_version", format_version}, {"Conventions", conventions}, {"title", header.title},
-        {"run_id", header.run_id},   {"sweep_id", header.sweep_id},      {"created", utc_now()},       {"NX_class", "NXroot"},
+        {"format", run_format},    {"format_version", format_version}, {"Conventions", conventions}, {"title", header.title},
+        {"run_id", header.run_id}, {"sweep_id", header.sweep_id},      {"created", utc_now()},       {"NX_class", "NXroot"},
         {"default", "train"},
     };
     for (const auto& [name, value] : attributes) hdf5::write_attribute(root, name, value);
@@ -198,7 +201,8 @@ void complete_layout(hid_t file) {
     hdf5::resize_rows(hdf5::open_dataset(starts, "seconds"), hdf5::shape(index)[0]);
 }
 
-void check_layout(const RunHeader& header, const RunRecord& record, const std::vector<std::string>& metrics, const std::string& path) {
+void check_layout(const RunHeader& header, const RunRecord& record, const std::vector<std::string>& metrics,
+                  const std::string& path) {
     std::vector<std::string> differences, here;
     const auto compare = [&](const char* what, const std::vector<std::string>& in_file, const std::vector<std::string>& wanted) {
         const auto listed = [](const std::vector<std::string>& names) { return names.empty() ? "none" : join(names, ", "); };
@@ -208,14 +212,16 @@ void check_layout(const RunHeader& header, const RunRecord& record, const std::v
     compare("columns of the training log", metrics, here);
     compare("kinds of answers", record.answer_classes, header.slices.empty() ? std::vector<std::string>{} : header.answer_classes);
     // A file has none of them where they were not scored.
-    if (!record.policy_names.empty()) compare("shallow policies", record.policy_names, header.slices.empty() ? std::vector<std::string>{} : header.policies);
+    if (!record.policy_names.empty())
+        compare("shallow policies", record.policy_names, header.slices.empty() ? std::vector<std::string>{} : header.policies);
     const std::size_t there = record.slices.size(), wanted = header.slices.size();
     if (there != wanted) {
         differences.push_back(fmt::format("slices of the evaluation: there {}; here {}", there, wanted));
     } else {
         for (std::size_t s = 0; s < there; ++s) {
             if (words_of(record.slices[s]) == words_of(header.slices[s])) continue;
-            differences.push_back(fmt::format("slice {} of the evaluation: there {}; here {}", s, words_of(record.slices[s]), words_of(header.slices[s])));
+            differences.push_back(fmt::format("slice {} of the evaluation: there {}; here {}", s, words_of(record.slices[s]),
+                                              words_of(header.slices[s])));
             break;
         }
     }
@@ -225,7 +231,8 @@ void check_layout(const RunHeader& header, const RunRecord& record, const std::v
             if (const auto* text = std::get_if<std::string>(&value); key == name && text) return *text;
         return std::string("unknown");
     };
-    fail(ExitCode::run_failed, "'{}' was begun by another version of this program (version {}, commit {}), and cannot be gone on with:\n  {}\n"
+    fail(ExitCode::run_failed,
+         "'{}' was begun by another version of this program (version {}, commit {}), and cannot be gone on with:\n  {}\n"
          "Go on with that version, or remove the folder to train the run from the beginning",
          path, fact("version"), fact("commit"), join(differences, "\n  "));
 }

@@ -36,8 +36,8 @@ std::string this_pid_namespace() {
     return error ? "" : link.string();
 }
 
-// When the process started, in clock ticks since boot: tells it from a later process of the same number. "" when it is gone, or dead
-// and only waiting for its parent to notice.
+// When the process started, in clock ticks since boot: tells it from a later process of the same number. "" when it is gone, or
+// dead and only waiting for its parent to notice.
 std::string start_of_process(std::int64_t pid) {
     std::string stat;
     try {
@@ -115,9 +115,10 @@ std::optional<LockText> read_lock(const std::string& path) {
     }
 }
 
-// A dead lock may be found by several at once. Each lock has a token of its own, and who creates the claim on a dead token, exclusively,
-// may replace that lock: LOCK is never absent meanwhile, so nobody slips in. Claimants can die too: then their token is claimed in turn.
-// A claim is good only while LOCK still is the one that was found dead: it may have been replaced, and its claims removed, before ours.
+// A dead lock may be found by several at once. Each lock has a token of its own, and who creates the claim on a dead token,
+// exclusively, may replace that lock: LOCK is never absent meanwhile, so nobody slips in. Claimants can die too: then their token
+// is claimed in turn. A claim is good only while LOCK still is the one that was found dead: it may have been replaced, and its
+// claims removed, before ours.
 bool RunLock::take_over(const std::string& dead, const std::string& mine, std::string& rival) {
     std::vector<std::string> claims;
     for (std::string token = dead;;) {
@@ -197,7 +198,8 @@ void RunLock::write() {
     cannot("write", path_, error);
 }
 
-// LOCK is absent where a holder before us was suspended between looking at it and removing it: if nobody has taken it since, it is ours.
+// LOCK is absent where a holder before us was suspended between looking at it and removing it: if nobody has taken it since, it is
+// ours.
 void RunLock::confirm() {
     std::optional<LockText> found = read_lock(path_);
     if (!found) {
@@ -206,7 +208,8 @@ void RunLock::confirm() {
         found = read_lock(path_);
     }
     if (found && found->token == mine_.token) return;
-    lost_ = fmt::format("'{}': the lock was taken over by {}; this process stops", folder_, found ? found->holder() : "nobody known");
+    lost_ =
+        fmt::format("'{}': the lock was taken over by {}; this process stops", folder_, found ? found->holder() : "nobody known");
     close_file();
 }
 
@@ -233,10 +236,12 @@ void RunLock::heartbeat(Clock::duration interval) {
         if (!failure_.empty()) log_info("'{}': the lock is held on to again", folder_);
         confirmed_ = now;
     } else if (failure_.empty()) {
-        log_warning("'{}': {}; the lock is good for {} s, and its heartbeat is tried again until then", folder_, failure, stale_after.count());
+        log_warning("'{}': {}; the lock is good for {} s, and its heartbeat is tried again until then", folder_, failure,
+                    stale_after.count());
     }
     failure_ = failure;
-    if (!failure_.empty() && now - confirmed_ >= good_for_) fail(ExitCode::run_failed, "'{}': the lock could not be held on to: {}", folder_, failure_);
+    if (!failure_.empty() && now - confirmed_ >= good_for_)
+        fail(ExitCode::run_failed, "'{}': the lock could not be held on to: {}", folder_, failure_);
 }
 
 void RunLock::release() {

@@ -1,5 +1,6 @@
-// LOCK in the folder of a run: JSON that says which process works on it, with a heartbeat. It is written through the file that its holder
-// has open, so a holder that was suspended for long never overwrites the lock of somebody who has taken the run over meanwhile.
+// LOCK in the folder of a run: JSON that says which process works on it, with a heartbeat. It is written through the file that its
+// holder has open, so a holder that was suspended for long never overwrites the lock of somebody who has taken the run over
+// meanwhile.
 #pragma once
 
 #include "core/error.h"
@@ -42,8 +43,8 @@ public:
     RunLock(const RunLock&) = delete;
     RunLock& operator=(const RunLock&) = delete;
 
-    // Writes the heartbeat and looks whether the lock still is ours, unless both were done within the last `interval`. A failure of the
-    // disk is told only once it has lasted for as long as the lock is good. LostLock once another process has it.
+    // Writes the heartbeat and looks whether the lock still is ours, unless both were done within the last `interval`. A failure of
+    // the disk is told only once it has lasted for as long as the lock is good. LostLock once another process has it.
     void heartbeat(std::chrono::steady_clock::duration interval);
     // Removes LOCK if it is ours.
     void release();

@@ -73,7 +73,8 @@ void read_eval(hid_t root, RunRecord& record, bool with_answers) {
     record.answer_classes = texts("answer_class");
     if (hdf5::exists(group, "policy")) {
         const std::vector<std::int64_t> scored = integers("policy_answers");
-        if (std::any_of(scored.begin(), scored.end(), [](std::int64_t count) { return count >= 0; })) record.policy_names = texts("policy");
+        if (std::any_of(scored.begin(), scored.end(), [](std::int64_t count) { return count >= 0; }))
+            record.policy_names = texts("policy");
         if (with_answers && !record.policy_names.empty()) record.policy_answers = scored;
     }
     if (!with_answers) return;
@@ -81,7 +82,8 @@ void read_eval(hid_t root, RunRecord& record, bool with_answers) {
     trust(record.answers, record.eval_step.size() * record.slices.size() * record.answer_classes.size(), "answers");
     record.loss_sum = hdf5::read_doubles(hdf5::open_dataset(group, "loss_sum"));
     trust(record.loss_sum, record.eval_step.size() * record.slices.size(), "loss_sum");
-    trust(record.policy_answers, record.policy_names.size() * record.slices.size() * record.answer_classes.size(), "policy_answers");
+    trust(record.policy_answers, record.policy_names.size() * record.slices.size() * record.answer_classes.size(),
+          "policy_answers");
 }
 
 void read_results(hid_t root, RunRecord& record) {

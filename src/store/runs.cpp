@@ -288,7 +288,8 @@ std::map<std::string, std::string> valid_questions(const CollectedRun& run) {
     std::map<std::string, std::string> questions;
     if (run.record.config.empty()) return questions;
     auto segments = segments_of(run, "valid");
-    const bool as_train = value_of(run, "task.valid") == "train";  // of their options, with a number of examples that is always the same
+    const bool as_train =
+        value_of(run, "task.valid") == "train";  // of their options, with a number of examples that is always the same
     if (segments.empty()) segments = segments_of(run, as_train ? "train" : "test");
     if (as_train)
         for (auto& [number, segment] : segments) segment.erase("examples");

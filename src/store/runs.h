@@ -15,7 +15,8 @@ namespace palimpsest {
 // is where the run was found.
 std::optional<Attribute> value_under(const CollectedRun& run, const std::string& key);
 std::string in_words(const Attribute& value);
-// Whose options the valid questions have, by the value of task.valid: "the test segments", "the training segments", "segments of their own".
+// Whose options the valid questions have, by the value of task.valid: "the test segments", "the training segments", "segments of
+// their own".
 std::string valid_source(const std::string& task_valid);
 std::string value_of(const CollectedRun& run, const std::string& key);  // in words; "" where it has none
 
@@ -60,9 +61,9 @@ std::map<std::string, std::string> valid_questions(const CollectedRun& run);
 
 // Runs of one id in several folders.
 struct Copies {
-    std::size_t runs = 0;            // ids that are there more than once
-    std::size_t different = 0;       // of them, how many have other results in another folder
-    std::string id;                  // an example, with two of its folders
+    std::size_t runs = 0;       // ids that are there more than once
+    std::size_t different = 0;  // of them, how many have other results in another folder
+    std::string id;             // an example, with two of its folders
     std::string folder, other;
 };
 Copies find_copies(const std::vector<CollectedRun>& runs);

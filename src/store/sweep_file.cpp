@@ -165,9 +165,10 @@ void write_sweep_file(const std::string& folder, const std::string& sweep_id, co
     try {
         const Handle file = hdf5::create_file();
         const Handle root = hdf5::open_group(file, "/");
-        const std::pair<const char*, std::string> attributes[] = {{"format", sweep_format}, {"format_version", sweep_format_version},
-                                                                  {"Conventions", conventions}, {"title", sweep_id},
-                                                                  {"sweep_id", sweep_id}, {"created", utc_now()}};
+        const std::pair<const char*, std::string> attributes[] = {
+            {"format", sweep_format},     {"format_version", sweep_format_version},
+            {"Conventions", conventions}, {"title", sweep_id},
+            {"sweep_id", sweep_id},       {"created", utc_now()}};
         for (const auto& [name, value] : attributes) hdf5::write_attribute(root, name, value);
         write_runs(root, folder, runs);
         hdf5::create_text(hdf5::create_group(root, "manifest"), "yaml", manifest_yaml,

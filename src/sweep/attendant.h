@@ -1,5 +1,5 @@
-// A thread beside the training thread: it keeps the heartbeats of the locks going, and when a second signal will not wait for the step
-// to end, it closes the runs and leaves the process.
+// A thread beside the training thread: it keeps the heartbeats of the locks going, and when a second signal will not wait for the
+// step to end, it closes the runs and leaves the process.
 #pragma once
 
 #include "sweep/stop.h"
@@ -38,8 +38,8 @@ private:
     std::thread thread_;
 };
 
-// Calls all at the same time, each on a thread of its own, and returns when they are done, at the latest at `deadline`: threads that are
-// at work then go on by themselves. An exception becomes a line of the log.
+// Calls all at the same time, each on a thread of its own, and returns when they are done, at the latest at `deadline`: threads
+// that are at work then go on by themselves. An exception becomes a line of the log.
 void call_all(std::vector<std::function<void()>> calls, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace palimpsest

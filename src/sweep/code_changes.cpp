@@ -1,6 +1,6 @@
-#include "sweep/machine.h"
-
 #include "code_changes.h"  // written at build time, when the sources change
+
+#include "sweep/machine.h"
 
 namespace palimpsest {
 

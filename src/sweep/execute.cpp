@@ -33,8 +33,10 @@ constexpr auto line_interval = 5s;
 std::string line_of(const RunOutcome& outcome, bool told) {
     switch (outcome.state) {
         case RunState::finished: {
-            const std::string policy = std::isfinite(outcome.best_policy) ? fmt::format(", best policy {:.3f}", outcome.best_policy) : "";
-            return fmt::format("finished in {}: test accuracy {:.3f}{}", format_duration(outcome.seconds), outcome.test_accuracy, policy);
+            const std::string policy =
+                std::isfinite(outcome.best_policy) ? fmt::format(", best policy {:.3f}", outcome.best_policy) : "";
+            return fmt::format("finished in {}: test accuracy {:.3f}{}", format_duration(outcome.seconds), outcome.test_accuracy,
+                               policy);
         }
         case RunState::interrupted: return outcome.message;
         case RunState::failed: {
@@ -74,7 +76,8 @@ public:
         erase_live_line();
         // What was left to others may be done by now.
         for (RunOutcome& outcome : outcomes_)
-            if (outcome.state == RunState::running && RunFolder(outcome.folder).state() == RunState::finished) read_finished(outcome);
+            if (outcome.state == RunState::running && RunFolder(outcome.folder).state() == RunState::finished)
+                read_finished(outcome);
         return std::move(outcomes_);
     }
 
@@ -95,7 +98,8 @@ private:
             const Action action = decide(folder).action;
             std::int64_t step = action == Action::start || action == Action::resume ? 0 : -1;
             if (step == 0) {
-                if (const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder.file("checkpoints"))) step = newest->step;
+                if (const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder.file("checkpoints")))
+                    step = newest->step;
             }
             steps.push_back(step);
         }
@@ -107,14 +111,19 @@ private:
         std::vector<double> shares;
         for (std::size_t i = 0; i < from.size(); ++i) {
             const TrainSpec& train = experiment_.runs[i].spec.train;
-            shares.push_back(from[i] < 0 ? 1 : train.epochs > 0 ? 0 : static_cast<double>(from[i]) / static_cast<double>(train.steps));
+            shares.push_back(from[i] < 0        ? 1
+                             : train.epochs > 0 ? 0
+                                                : static_cast<double>(from[i]) / static_cast<double>(train.steps));
         }
         return shares;
     }
 
-    bool may_start() const { return go_on_ && !request_.stop.load() && workers_.size() < static_cast<std::size_t>(options_.workers); }
+    bool may_start() const {
+        return go_on_ && !request_.stop.load() && workers_.size() < static_cast<std::size_t>(options_.workers);
+    }
 
-    // The same however many runs are left, so that a resumed run computes with as many threads as before: then it goes on bit for bit.
+    // The same however many runs are left, so that a resumed run computes with as many threads as before: then it goes on bit for
+    // bit.
     std::int64_t workers_at_most() const { return std::min(options_.workers, static_cast<std::int64_t>(experiment_.runs.size())); }
     std::int64_t threads() const { return std::max<std::int64_t>(1, usable_threads() / workers_at_most()); }
 
@@ -136,7 +145,8 @@ private:
             else leave(outcomes_[i], decision);
         }
         if (runs.empty()) return;
-        if (runs.size() > 1) log_info("{} {} train as lanes of one model", place(runs), plural(static_cast<std::int64_t>(runs.size()), "run"));
+        if (runs.size() > 1)
+            log_info("{} {} train as lanes of one model", place(runs), plural(static_cast<std::int64_t>(runs.size()), "run"));
         WorkOrder order;
         order.manifest = manifest_yaml(plan_, runs);
         order.folder = sweep_folder(options_.results, experiment_.name);
@@ -212,7 +222,9 @@ private:
             outcome = told->second;
             outcome.folder = folder;
             if (!outcomes_[i].skipped) report(i, true);
-            else log_info("{} {}", place(i), outcomes_[i].state == RunState::finished ? "finished before" : "left alone: " + outcomes_[i].message);
+            else
+                log_info("{} {}", place(i),
+                         outcomes_[i].state == RunState::finished ? "finished before" : "left alone: " + outcomes_[i].message);
             return;
         }
         const RunFolder folder(outcomes_[i].folder);
@@ -239,7 +251,8 @@ private:
         if (outcomes_[i].state == RunState::failed && options_.fail_fast) go_on_ = false;
     }
 
-    // The first signal once; a second one as "leave at once", which they take as such from nobody else. Who does not leave is killed.
+    // The first signal once; a second one as "leave at once", which they take as such from nobody else. Who does not leave is
+    // killed.
     void pass_on_signals() {
         if (request_.stop.load() && !std::exchange(told_to_stop_, true)) {
             if (!workers_.empty()) log_info("stopping; each run finishes its step and writes a checkpoint");

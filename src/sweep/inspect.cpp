@@ -68,10 +68,13 @@ public:
             if (problem.empty()) return;
             problems.push_back(at_its_place(spec, key, problem));
         };
-        note(runtime_(key_of(spec, {"run"}), [&] {
-            train::check_runtime(spec.run);
-            return true;
-        }).problem, "run");
+        note(runtime_(key_of(spec, {"run"}),
+                      [&] {
+                          train::check_runtime(spec.run);
+                          return true;
+                      })
+                 .problem,
+             "run");
         const auto& segments = segments_(key_of(spec, {"task"}), [&] { return train::compile_segments(spec.task); });
         note(segments.problem, "task");
         if (segments.value) measure(spec, *segments.value, out.size, note);
@@ -79,7 +82,8 @@ public:
         const bool starts = folder.empty() || starts_something(decide(RunFolder(folder)));
         const bool begun = !folder.empty() && !train::checkpoint_steps(RunFolder(folder).file("checkpoints")).empty();
         if (problems.empty() && starts && !begun) {
-            const auto& overlap = overlap_(train::overlap_key(spec), [&] { return train::overlap_problem(spec, *segments.value, usable_threads()); });
+            const auto& overlap =
+                overlap_(train::overlap_key(spec), [&] { return train::overlap_problem(spec, *segments.value, usable_threads()); });
             note(overlap.value ? *overlap.value : overlap.problem, "task");
         }
         if (starts) out.problem = join(problems, "\n");
@@ -87,7 +91,9 @@ public:
     }
 
 private:
-    static bool starts_something(const Decision& decision) { return decision.action == Action::start || decision.action == Action::resume; }
+    static bool starts_something(const Decision& decision) {
+        return decision.action == Action::start || decision.action == Action::resume;
+    }
 
     template <class F>
     void measure(const RunSpec& spec, const train::Segments& segments, RunSize& size, const F& note) {
@@ -101,7 +107,8 @@ private:
             if (!parameters.value) return;
             size.parameters = parameters.value->trained;
             const std::int64_t all = parameters.value->trained + parameters.value->fixed;
-            const train::MemoryProblem problem = train::memory_problem(train::memory_needs(spec, segments, all, lanes_of(spec)), memory_);
+            const train::MemoryProblem problem =
+                train::memory_problem(train::memory_needs(spec, segments, all, lanes_of(spec)), memory_);
             note(problem.text, problem.key);
             if (!problem.text.empty()) return;
             const auto& state = states_(key, [&] { return measure_state(spec, shape); });
@@ -130,10 +137,12 @@ private:
 }  // namespace
 
 std::vector<Inspected> inspect(const std::vector<const PlannedRun*>& runs, const InspectOptions& options) {
-    PALIMPSEST_ASSERT(options.folders.empty() || options.folders.size() == runs.size(), "{} folders of {} runs", options.folders.size(), runs.size());
+    PALIMPSEST_ASSERT(options.folders.empty() || options.folders.size() == runs.size(), "{} folders of {} runs",
+                      options.folders.size(), runs.size());
     Inspection inspection(runs, options);
     std::vector<Inspected> out;
-    for (std::size_t i = 0; i < runs.size(); ++i) out.push_back(inspection.look_at(*runs[i], options.folders.empty() ? "" : options.folders[i]));
+    for (std::size_t i = 0; i < runs.size(); ++i)
+        out.push_back(inspection.look_at(*runs[i], options.folders.empty() ? "" : options.folders[i]));
     return out;
 }
 

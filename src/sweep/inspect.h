@@ -1,4 +1,5 @@
-// Can these runs start here? One answer for whoever asks before anything starts: what `check` passes, `run`, `sweep` and `work` start.
+// Can these runs start here? One answer for whoever asks before anything starts: what `check` passes, `run`, `sweep` and `work`
+// start.
 #pragma once
 
 #include "config/spec.h"
@@ -25,9 +26,9 @@ struct InspectOptions {
     std::vector<std::string> folders;  // of the runs; empty: all begin from nothing
 };
 
-// Looks at the machine, the tasks, the sizes of models and tables, and the data of every run, and at what they share only once. Runs that
-// their folders show as finished, or in other hands, start nothing and so have no problem; of one that has a checkpoint the data were
-// searched when it began.
+// Looks at the machine, the tasks, the sizes of models and tables, and the data of every run, and at what they share only once.
+// Runs that their folders show as finished, or in other hands, start nothing and so have no problem; of one that has a checkpoint
+// the data were searched when it began.
 std::vector<Inspected> inspect(const std::vector<const PlannedRun*>& runs, const InspectOptions& options);
 
 // The same for a plan: Error(usage) with all problems, each with the first run that has it, where one run cannot start.

@@ -30,7 +30,8 @@ void point_latest_to(const std::string& folder, const std::string& experiment) {
     std::error_code error;
     const fs::path run = fs::path(folder).lexically_normal(), name = fs::path(experiment).lexically_normal();
     fs::path results = run.parent_path();
-    for (auto part = name.end(); part != name.begin(); results = results.parent_path())  // a name may have several parts: study/recall
+    for (auto part = name.end(); part != name.begin();
+         results = results.parent_path())           // a name may have several parts: study/recall
         if (results.filename() != *--part) return;  // moved elsewhere
     if (results.empty()) results = ".";
     const fs::path temporary = results / fmt::format("latest.tmp-{}", ::getpid());
@@ -103,7 +104,8 @@ bool is_complete(const std::string& file) {
 RunFailure failure_of(const std::exception& error) {
     const std::string text = error.what();
     // The CPU's allocator throws what any other check of LibTorch throws.
-    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                        dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
                         text.find("DefaultCPUAllocator") != std::string::npos;
     // LibTorch puts a stack trace under its messages, of either form.
     const std::string first_lines = text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #0: ")));
@@ -182,11 +184,14 @@ bool RunLane::lock() {
     }
     log_.emplace(folder_.file("run.log"));
     if (const std::optional<RunFailure> before = folder_.failure(); before && before->reason == word(StopReason::non_finite))
-        log_warning("{}this run has failed before: {}. It goes on from {}; with the same program, device and threads its numbers are the same, "
-                    "and it fails again. Another train.lr, train.clip or train.non_finite is another run, with a folder of its own",
-                    prefix_, before->message, step() > 0 ? "its last checkpoint before that step" : "its beginning");
+        log_warning(
+            "{}this run has failed before: {}. It goes on from {}; with the same program, device and threads its numbers are the "
+            "same, "
+            "and it fails again. Another train.lr, train.clip or train.non_finite is another run, with a folder of its own",
+            prefix_, before->message, step() > 0 ? "its last checkpoint before that step" : "its beginning");
     folder_.clear_end();
-    // Rows that are gone cannot be made from a checkpoint: the run is made again, and what is left of it stays for whoever wants to look.
+    // Rows that are gone cannot be made from a checkpoint: the run is made again, and what is left of it stays for whoever wants to
+    // look.
     if (const std::string lost = folder_.lost_record(); !lost.empty()) {
         std::vector<std::string> kept;
         if (set_aside(folder_.file("run.h5"), ".damaged")) kept.push_back("run.h5.damaged");
@@ -248,13 +253,14 @@ void RunLane::open(Trainer& trainer, std::int64_t from) {
     opened->begin_start(start);
     writer_ = std::move(opened);
     const std::int64_t fixed = trainer.fixed_parameter_count();
-    log_info("{} {}: {} parameters{}, {} of state at length {}", from > 0 ? fmt::format("from step {}:", from) : "run", folder_.path(),
-             trainer.parameter_count(), fixed > 0 ? fmt::format(" (and {} drawn, not trained)", fixed) : "",
+    log_info("{} {}: {} parameters{}, {} of state at length {}", from > 0 ? fmt::format("from step {}:", from) : "run",
+             folder_.path(), trainer.parameter_count(), fixed > 0 ? fmt::format(" (and {} drawn, not trained)", fixed) : "",
              format_bytes(trainer.state_bytes()), longest_length(spec.task));
 }
 
 RunWriter& RunLane::writer() {
-    if (phase_ != Phase::locked) throw Error(ExitCode::run_failed, "the run is closed");  // by a second signal, in the middle of a step
+    if (phase_ != Phase::locked)
+        throw Error(ExitCode::run_failed, "the run is closed");  // by a second signal, in the middle of a step
     PALIMPSEST_ASSERT(writer_.has_value(), "'{}' was not opened", folder_.path());
     return *writer_;
 }
@@ -269,7 +275,8 @@ void RunLane::train_row(std::int64_t step, std::span<const float> metrics) {
 void RunLane::eval(const EvalResult& result) {
     const std::lock_guard lock(mutex_);
     writer().eval_row(result.step, result.answers, result.loss_sum);
-    log_info("{}step {}: valid accuracy {:.4f}, test accuracy {:.4f}", prefix_, result.step, result.valid_accuracy, result.test_accuracy);
+    log_info("{}step {}: valid accuracy {:.4f}, test accuracy {:.4f}", prefix_, result.step, result.valid_accuracy,
+             result.test_accuracy);
 }
 
 void RunLane::progress(const Progress& progress) {
@@ -286,7 +293,9 @@ void RunLane::checkpoint_begins(std::int64_t) {
     writer().flush();
 }
 
-void RunLane::checkpoint_written(const std::string& path, std::int64_t step) { log_debug("{}step {}: checkpoint '{}'", prefix_, step, path); }
+void RunLane::checkpoint_written(const std::string& path, std::int64_t step) {
+    log_debug("{}step {}: checkpoint '{}'", prefix_, step, path);
+}
 
 void RunLane::warning(const std::string& message) { log_warning("{}{}", prefix_, message); }
 
@@ -294,7 +303,8 @@ void RunLane::ended(const LaneResult& result) {
     if (result.failure) return fail(failure_of(result.failure, result.step));
     const std::lock_guard lock(mutex_);
     ended_ = Clock::now();
-    if (result.reason == StopReason::non_finite && phase_ == Phase::locked) end_failed({word(result.reason), result.message, result.step});
+    if (result.reason == StopReason::non_finite && phase_ == Phase::locked)
+        end_failed({word(result.reason), result.message, result.step});
 }
 
 void RunLane::end(const LaneResult& result, const StopRequest& request) {
@@ -326,7 +336,8 @@ void RunLane::end_finished(const LaneResult& result) {
     const std::string checkpoints = folder_.file("checkpoints");
     for (const std::int64_t step : train::checkpoint_steps(checkpoints)) {
         const std::string path = train::checkpoint_path(checkpoints, step);
-        writer().artifact(fs::path(path).lexically_relative(folder_.path()).string(), static_cast<std::int64_t>(fs::file_size(path)), sha256_file(path));
+        writer().artifact(fs::path(path).lexically_relative(folder_.path()).string(),
+                          static_cast<std::int64_t>(fs::file_size(path)), sha256_file(path));
     }
     writer().end_start(std::max(from_, result.step), word(result.reason), seconds());
     const EvalSpec& eval = run_.spec.eval;
@@ -342,7 +353,8 @@ void RunLane::end_finished(const LaneResult& result) {
     if (result.reason == StopReason::early_stop)
         log_info("{}stopped early at step {}: the {} accuracy {:.4f} exceeds train.early_stop {}", prefix_, result.step,
                  eval.select_by == SelectBy::valid ? "valid" : "test",
-                 eval.select_by == SelectBy::valid ? result.last.valid_accuracy : result.last.test_accuracy, run_.spec.train.early_stop);
+                 eval.select_by == SelectBy::valid ? result.last.valid_accuracy : result.last.test_accuracy,
+                 run_.spec.train.early_stop);
     writer().finish("finished", summary_values(recorded, pack_.slices, pack_.policy_answers, eval.mean), attributes);
     folder_.write_done();
     outcome_.state = RunState::finished;
@@ -360,7 +372,8 @@ void RunLane::fail(const RunFailure& failure) {
 void RunLane::end_failed(const RunFailure& failure) {
     outcome_.state = RunState::failed;
     outcome_.message = failure.message;
-    // Each may fail on the disk that made the run fail: what stands there is whole, and the folder reads "lost" without FAILED.json.
+    // Each may fail on the disk that made the run fail: what stands there is whole, and the folder reads "lost" without
+    // FAILED.json.
     const auto try_to = [&](const auto& action) {
         try {
             action();
@@ -428,7 +441,8 @@ void RunLane::close_now(const StopRequest& request, std::chrono::steady_clock::t
     if (writer_) writer_->end_start(last_step_, request.reason(), seconds());
     folder_.write_failed({request.reason(), "stopped at once by a second signal", -1});
     folder_.unlock();
-    log_info("stopped at once; what was logged since the last checkpoint will be made again\nresume with: {}", resume_command(folder_.path()));
+    log_info("stopped at once; what was logged since the last checkpoint will be made again\nresume with: {}",
+             resume_command(folder_.path()));
 }
 
 }  // namespace palimpsest

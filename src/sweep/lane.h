@@ -29,7 +29,7 @@ public:
 
     // False where there is nothing to do: finished, or another process is at it. The outcome says so.
     bool wanted();
-    void refuse(const std::string& problem);   // it cannot start here; nothing is created
+    void refuse(const std::string& problem);  // it cannot start here; nothing is created
     // Takes the folder. False where another process was faster. Throws where it cannot be written.
     bool lock();
     std::int64_t step() const;  // of the newest good checkpoint; 0 without one

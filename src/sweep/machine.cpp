@@ -106,7 +106,8 @@ Attributes process_provenance(const std::string& command) {
         facts.emplace_back("gpus", join(gpus, ", "));
         facts.emplace_back("gpu_driver", gpu_driver());
     }
-    for (const char* name : {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "LSB_JOBID"}) {
+    for (const char* name :
+         {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "LSB_JOBID"}) {
         if (const char* value = std::getenv(name)) facts.emplace_back(name, std::string(value));
     }
     return facts;

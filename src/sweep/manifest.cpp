@@ -29,7 +29,9 @@ const Value& need(const Value& map, const char* key, Value::Kind kind, const std
     return *value;
 }
 
-const std::string& text_of(const Value& map, const char* key, const std::string& path) { return need(map, key, Value::Kind::scalar, path).text; }
+const std::string& text_of(const Value& map, const char* key, const std::string& path) {
+    return need(map, key, Value::Kind::scalar, path).text;
+}
 
 std::string text_or_nothing(const Value& map, const char* key) {
     const Value* value = map.find(key);
@@ -40,7 +42,8 @@ std::string text_or_nothing(const Value& map, const char* key) {
 std::string folder_of_run(const Value& item, const std::string& path) {
     const std::string& name = text_of(item, "folder", path);
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
-        fail(ExitCode::usage, "'{}' plans a run in '{}'; a run's folder lies in that of its sweep, such as '0123456789ab-delta'", path, name);
+        fail(ExitCode::usage, "'{}' plans a run in '{}'; a run's folder lies in that of its sweep, such as '0123456789ab-delta'",
+             path, name);
     return name;
 }
 
@@ -62,7 +65,8 @@ std::vector<std::string> named(const Manifest& manifest, const std::set<std::str
     std::vector<std::string> names;
     for (const SweepRun& run : manifest.runs)
         if (ids_elsewhere.count(run.run_id) == 0)
-            names.push_back(run.varied.empty() ? short_id(run.run_id) : fmt::format("{} ({})", short_id(run.run_id), varied_text(run.varied)));
+            names.push_back(run.varied.empty() ? short_id(run.run_id)
+                                               : fmt::format("{} ({})", short_id(run.run_id), varied_text(run.varied)));
     return names;
 }
 
@@ -82,7 +86,8 @@ std::vector<std::string> changes(const Manifest& before, const Manifest& after) 
             names.resize(most);
             names.push_back("…");
         }
-        notes.push_back(fmt::format("the plan has changed since last time: {} {}: {}", plural(static_cast<std::int64_t>(count), "run"), what, join(names, ", ")));
+        notes.push_back(fmt::format("the plan has changed since last time: {} {}: {}",
+                                    plural(static_cast<std::int64_t>(count), "run"), what, join(names, ", ")));
     };
     note(named(after, ids(before)), "new");
     note(named(before, ids(after)), "no longer planned (folders stay)");
@@ -105,7 +110,8 @@ Manifest plan_sweep(const Experiment& experiment, const std::string& results, co
         manifest.runs.push_back({run.spec.id, std::move(folders[i]), run.varied});
         manifest.configs.push_back(emit_yaml(run.spec.resolved));
         for (const auto& [key, value] : run.varied)
-            if (std::find(manifest.varied.begin(), manifest.varied.end(), key) == manifest.varied.end()) manifest.varied.push_back(key);
+            if (std::find(manifest.varied.begin(), manifest.varied.end(), key) == manifest.varied.end())
+                manifest.varied.push_back(key);
     }
     return manifest;
 }
@@ -131,15 +137,14 @@ std::string manifest_yaml(const Manifest& manifest, const std::vector<std::size_
         Value varied = Value::map();
         for (const auto& [key, value] : run.varied) varied.set(key, Value::scalar(value, true));
         yaml += fmt::format("  - id: \"{}\"\n    folder: {}\n    varied: {}\n    config: {}", run.run_id,
-                            emit_flow(Value::scalar(std::filesystem::path(run.folder).filename().string(), true)), emit_flow(varied),
-                            literal(manifest.configs[i], "      "));
+                            emit_flow(Value::scalar(std::filesystem::path(run.folder).filename().string(), true)),
+                            emit_flow(varied), literal(manifest.configs[i], "      "));
     }
     source.set("source", Value::scalar(manifest.source_yaml, true));  // the config as it stood
     return yaml + emit_yaml(source);
 }
 
-PlanInForce::PlanInForce(const std::string& folder, Manifest& plan)
-    : lock_((make_folders(folder), folder + "/manifest.lock")) {
+PlanInForce::PlanInForce(const std::string& folder, Manifest& plan) : lock_((make_folders(folder), folder + "/manifest.lock")) {
     const std::string path = manifest_path(folder), yaml = manifest_yaml(plan);
     while (true) {
         const bool alone = lock_.try_alone();
@@ -147,7 +152,7 @@ PlanInForce::PlanInForce(const std::string& folder, Manifest& plan)
             if (file_exists(path)) notes_ = changes(read_manifest(folder), plan);
             write_file_atomic(path, yaml);
         }
-        lock_.share();  // nobody writes from here on
+        lock_.share();                     // nobody writes from here on
         if (!file_exists(path)) continue;  // whoever was about to write it is gone
         if (read_file(path) == yaml) return;
         const Manifest there = read_manifest(folder);
@@ -158,7 +163,9 @@ PlanInForce::PlanInForce(const std::string& folder, Manifest& plan)
             return;
         }
         if (!alone)
-            fail(ExitCode::usage, "a sweep with another plan is at work in '{}' (since {}: {}); wait for its end, or give this one a name of its own: name=…",
+            fail(ExitCode::usage,
+                 "a sweep with another plan is at work in '{}' (since {}: {}); wait for its end, or give this one a name of its "
+                 "own: name=…",
                  folder, there.created, there.command);
     }
 }
@@ -175,8 +182,9 @@ Manifest parse_manifest(const std::string& path, const std::string& yaml, const 
     const Value root = parse_yaml(path, yaml, std::numeric_limits<std::size_t>::max());  // as long as its plan
     const std::string& format = text_of(root, "format", path);
     if (format != manifest_format && format != older_format)
-        fail(ExitCode::usage, "'{}' is a '{}'; this tool reads '{}' and writes it anew at the next `palimpsest sweep`, once that file is moved away", path,
-             format, manifest_format);
+        fail(ExitCode::usage,
+             "'{}' is a '{}'; this tool reads '{}' and writes it anew at the next `palimpsest sweep`, once that file is moved away",
+             path, format, manifest_format);
     Manifest manifest;
     manifest.name = text_of(root, "name", path);
     manifest.sweep_id = text_of(root, "sweep_id", path);
@@ -190,7 +198,8 @@ Manifest parse_manifest(const std::string& path, const std::string& yaml, const 
         run.folder = folder + "/" + folder_of_run(item, path);
         for (const Value::Entry& entry : need(item, "varied", Value::Kind::map, path).entries) {
             run.varied.emplace_back(entry.key, entry.value.text);
-            if (std::find(manifest.varied.begin(), manifest.varied.end(), entry.key) == manifest.varied.end()) manifest.varied.push_back(entry.key);
+            if (std::find(manifest.varied.begin(), manifest.varied.end(), entry.key) == manifest.varied.end())
+                manifest.varied.push_back(entry.key);
         }
         manifest.runs.push_back(std::move(run));
         if (format == manifest_format) manifest.configs.push_back(text_of(item, "config", path));
@@ -198,9 +207,11 @@ Manifest parse_manifest(const std::string& path, const std::string& yaml, const 
     return manifest;
 }
 
-Experiment planned_experiment(const std::string& path, const Manifest& manifest, const std::vector<std::string>& run_ids, const Catalog& catalog) {
+Experiment planned_experiment(const std::string& path, const Manifest& manifest, const std::vector<std::string>& run_ids,
+                              const Catalog& catalog) {
     if (manifest.configs.empty())
-        fail(ExitCode::usage, "'{}' is a '{}', which holds no whole configs; start the sweep anew: it writes a '{}' and goes on with its runs", path,
+        fail(ExitCode::usage,
+             "'{}' is a '{}', which holds no whole configs; start the sweep anew: it writes a '{}' and goes on with its runs", path,
              older_format, manifest_format);
     Experiment experiment;
     experiment.name = manifest.name;
@@ -208,12 +219,14 @@ Experiment planned_experiment(const std::string& path, const Manifest& manifest,
     experiment.source_yaml = manifest.source_yaml;
     experiment.is_sweep = true;
     for (const std::string& id : run_ids) {
-        const auto planned = std::find_if(manifest.runs.begin(), manifest.runs.end(), [&](const SweepRun& run) { return run.run_id == id; });
+        const auto planned =
+            std::find_if(manifest.runs.begin(), manifest.runs.end(), [&](const SweepRun& run) { return run.run_id == id; });
         if (planned == manifest.runs.end()) fail(ExitCode::usage, "'{}' plans no run {}", path, id);
         const auto i = static_cast<std::size_t>(planned - manifest.runs.begin());
         PlannedRun run = parse_experiment(path, manifest.configs[i], {}, catalog, {}).runs.front();
         if (run.spec.id != id)
-            fail(ExitCode::usage, "'{}' describes the run {} where it plans {}: was it edited, or written by another version? Start the sweep anew",
+            fail(ExitCode::usage,
+                 "'{}' describes the run {} where it plans {}: was it edited, or written by another version? Start the sweep anew",
                  path, run.spec.id, id);
         run.varied = planned->varied;
         experiment.runs.push_back(std::move(run));

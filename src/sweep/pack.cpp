@@ -24,7 +24,8 @@ std::int64_t most_lanes(std::int64_t lanes, Device device) {
     return device == Device::cpu ? 1 : 16;
 }
 
-std::vector<std::vector<std::size_t>> plan_packs(const std::vector<PlannedRun>& runs, const std::vector<std::int64_t>& step, std::int64_t lanes) {
+std::vector<std::vector<std::size_t>> plan_packs(const std::vector<PlannedRun>& runs, const std::vector<std::int64_t>& step,
+                                                 std::int64_t lanes) {
     std::vector<std::vector<std::size_t>> packs;
     std::map<std::pair<std::string, std::int64_t>, std::size_t> open;  // the pack of that shape and step that has room
     for (std::size_t i = 0; i < runs.size(); ++i) {

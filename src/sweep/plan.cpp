@@ -43,7 +43,9 @@ public:
         std::vector<std::string> found = named(run_id);
         for (const std::string& name : found) {
             if (const std::string held = run_id_in(sweep_ + "/" + name); !held.empty() && held != run_id)
-                fail(ExitCode::usage, "'{}/{}' holds the run {}, not {} as its name says: was it copied? Move it away, or give this experiment another name",
+                fail(ExitCode::usage,
+                     "'{}/{}' holds the run {}, not {} as its name says: was it copied? Move it away, or give this experiment "
+                     "another name",
                      sweep_, name, held, run_id);
         }
         // Older versions wrote the first eight digits alone. Whose they are is told by what lies inside.
@@ -53,7 +55,8 @@ public:
         const auto finished = [&](const std::string& name) { return RunFolder(sweep_ + "/" + name).state() == RunState::finished; };
         const auto best = std::find_if(found.begin(), found.end(), finished);
         const std::string& chosen = best == found.end() ? found.front() : *best;
-        if (found.size() > 1) log_warning("the run {} lies in several folders of '{}': {}; '{}' counts", run_id, sweep_, join(found, ", "), chosen);
+        if (found.size() > 1)
+            log_warning("the run {} lies in several folders of '{}': {}; '{}' counts", run_id, sweep_, join(found, ", "), chosen);
         return chosen;
     }
 

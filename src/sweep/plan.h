@@ -17,8 +17,8 @@ namespace palimpsest {
 std::string human_name(const PlannedRun& run);
 // <results>/<experiment>
 std::string sweep_folder(const std::string& results, const std::string& experiment);
-// Where each run of the experiment lies, or will: <results>/<experiment>/<id>-<human part>. A run is found by its id, whatever the rest
-// of its folder's name says, since that changes with what is swept. Error(usage) where a folder of that id holds another run.
+// Where each run of the experiment lies, or will: <results>/<experiment>/<id>-<human part>. A run is found by its id, whatever the
+// rest of its folder's name says, since that changes with what is swept. Error(usage) where a folder of that id holds another run.
 std::vector<std::string> planned_folders(const std::string& results, const Experiment& experiment);
 // What to type to go on with a run.
 std::string resume_command(const std::string& folder);
@@ -32,19 +32,19 @@ std::string sweep_id(const Experiment& experiment);
 enum class Action { start, resume, skip, leave };
 struct Decision {
     Action action = Action::start;
-    std::string reason;   // "finished", "running: pid 4711 on host a", "interrupted at step 400", "failed at step 40: …", ""
+    std::string reason;  // "finished", "running: pid 4711 on host a", "interrupted at step 400", "failed at step 40: …", ""
 };
 Decision decide(const RunFolder& folder);
 const char* to_string(Action action);  // "start", "resume", "skip", "leave alone"
 
-// The plan of a sweep, complete in itself. manifest.yaml in the sweep's folder holds it, frozen before the first run starts: workers read
-// it instead of the config.
+// The plan of a sweep, complete in itself. manifest.yaml in the sweep's folder holds it, frozen before the first run starts:
+// workers read it instead of the config.
 struct Manifest {
     std::string name, sweep_id, created, command, source_yaml;
     std::vector<std::string> overrides;
-    std::vector<SweepRun> runs;         // folders as paths from here
-    std::vector<std::string> configs;   // of the runs: each whole, as YAML. Empty where an older version wrote the file
-    std::vector<std::string> varied;    // swept keys, in the order of the grid
+    std::vector<SweepRun> runs;        // folders as paths from here
+    std::vector<std::string> configs;  // of the runs: each whole, as YAML. Empty where an older version wrote the file
+    std::vector<std::string> varied;   // swept keys, in the order of the grid
 };
 Manifest plan_sweep(const Experiment& experiment, const std::string& results, const std::string& command);
 std::string manifest_yaml(const Manifest& manifest);
@@ -55,8 +55,8 @@ Manifest read_manifest(const std::string& folder);
 Manifest parse_manifest(const std::string& path, const std::string& yaml, const std::string& folder);
 bool has_manifest(const std::string& folder);
 
-// The plan that is in force in a sweep's folder, and stays so while this lives: of several sweeps that are at work there at one time all
-// have the same plan, that of manifest.yaml.
+// The plan that is in force in a sweep's folder, and stays so while this lives: of several sweeps that are at work there at one
+// time all have the same plan, that of manifest.yaml.
 class PlanInForce {
 public:
     // Writes manifest.yaml, or joins a sweep that is at work there with the same plan; `plan` then takes over where its runs lie.
@@ -71,8 +71,10 @@ private:
     std::vector<std::string> notes_;
 };
 
-// The runs of these ids as the manifest plans them. Error(usage) where one is not planned there, or where its config is no longer the
-// run of its id: somebody edited the manifest, or another version of the program wrote it. `path`: of the manifest, for the messages.
-Experiment planned_experiment(const std::string& path, const Manifest& manifest, const std::vector<std::string>& run_ids, const Catalog& catalog);
+// The runs of these ids as the manifest plans them. Error(usage) where one is not planned there, or where its config is no longer
+// the run of its id: somebody edited the manifest, or another version of the program wrote it. `path`: of the manifest, for the
+// messages.
+Experiment planned_experiment(const std::string& path, const Manifest& manifest, const std::vector<std::string>& run_ids,
+                              const Catalog& catalog);
 
 }  // namespace palimpsest

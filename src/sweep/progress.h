@@ -23,7 +23,7 @@ double share_done(const Progress& progress);
 std::string progress_line(const Progress& progress);
 // A run, or a pack of them, that trains now.
 struct RunAtWork {
-    std::string place, name;   // "[3/8]", "delta-seed=2"
+    std::string place, name;  // "[3/8]", "delta-seed=2"
     Progress progress;
 };
 // The bottom of a terminal: "[3/8] delta-seed=2 [=======>            ]  38% | loss 0.6931 | acc 0.512 | 1.9 ms | 34.5k tok/s | eta
@@ -36,7 +36,7 @@ class SweepClock {
 public:
     // `before`: the share of each run that was done when the sweep began.
     explicit SweepClock(std::vector<double> before);
-    void at(std::size_t run, double share);   // of 1; shares only grow
+    void at(std::size_t run, double share);  // of 1; shares only grow
     // "12:10"; "?" until a hundredth of a run is done.
     std::string left(double seconds_since_begin) const;
 
@@ -50,7 +50,7 @@ public:
     // `log` may be nullptr; then only the console is told.
     ProgressReporter(std::string label, ProgressMode mode, RunLog* log,
                      std::chrono::milliseconds interval = std::chrono::seconds(5));
-    ~ProgressReporter();   // erases the live line
+    ~ProgressReporter();  // erases the live line
     ProgressReporter(const ProgressReporter&) = delete;
     ProgressReporter& operator=(const ProgressReporter&) = delete;
     void also(std::function<void(const Progress&)> listener) { listener_ = std::move(listener); }

@@ -72,8 +72,10 @@ double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<
 }
 
 std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,
-                                                                         const std::vector<std::int64_t>& policy_answers, AccuracyMean mean) {
-    const double stale = result.last.answers.empty() ? not_a_number : test_share(slices, result.last.answers.data(), Answer::stale, mean);
+                                                                         const std::vector<std::int64_t>& policy_answers,
+                                                                         AccuracyMean mean) {
+    const double stale =
+        result.last.answers.empty() ? not_a_number : test_share(slices, result.last.answers.data(), Answer::stale, mean);
     return {{"test_accuracy", result.last.test_accuracy, "1"},
             {"valid_accuracy", result.last.valid_accuracy, "1"},
             {"test_stale_rate", stale, "1"},

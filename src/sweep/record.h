@@ -16,8 +16,8 @@ namespace palimpsest {
 struct PackFacts {
     const Experiment& experiment;
     const ExecuteOptions& options;
-    std::string sweep;                         // its id; "" for a run alone
-    std::string label;                         // of the live line
+    std::string sweep;  // its id; "" for a run alone
+    std::string label;  // of the live line
     std::size_t lanes = 1;
     std::vector<Slice> slices;
     std::vector<std::int64_t> policy_answers;  // empty: not scored
@@ -26,7 +26,8 @@ RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer
 
 // name, value, unit; for a run that came to its end.
 std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,
-                                                                         const std::vector<std::int64_t>& policy_answers, AccuracyMean mean);
+                                                                         const std::vector<std::int64_t>& policy_answers,
+                                                                         AccuracyMean mean);
 // Accuracy on the test questions of the best shallow policy of each segment, averaged as accuracy is; NaN when none was scored.
 double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers, AccuracyMean mean);
 

@@ -26,8 +26,8 @@ bool any_stale(const std::vector<CollectedRun>& runs) {
     return std::any_of(runs.begin(), runs.end(), [](const CollectedRun& run) { return may_be_stale(run.record); });
 }
 
-// What was swept but the seed, and whatever else differs between the runs of a row, such as options that a list of layers sets: a mean over
-// different models would be no mean over seeds.
+// What was swept but the seed, and whatever else differs between the runs of a row, such as options that a list of layers sets: a
+// mean over different models would be no mean over seeds.
 std::vector<std::string> rows_of(const std::vector<CollectedRun>& runs, std::vector<std::string> varied) {
     std::erase(varied, "seed");
     const std::vector<std::string> others = averaged_keys(runs, varied, varied);

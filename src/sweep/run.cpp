@@ -34,7 +34,8 @@ std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
 }
 
 // Trains locked lanes of one step and writes down how each ended. `trainer`: built for just these lanes, or none.
-void train_lanes(std::unique_ptr<Trainer> trainer, const Lanes& lanes, const RunSpec& spec, PackFacts& pack, const StopRequest& request) {
+void train_lanes(std::unique_ptr<Trainer> trainer, const Lanes& lanes, const RunSpec& spec, PackFacts& pack,
+                 const StopRequest& request) {
     pack.lanes = lanes.size();
     try {
         if (!trainer) trainer = trainer_of(spec, lanes);
@@ -49,7 +50,8 @@ void train_lanes(std::unique_ptr<Trainer> trainer, const Lanes& lanes, const Run
                 trainer->fail_lane(i, std::current_exception());
             }
         }
-        log_debug("palimpsest {} at {}, LibTorch {}, {} on {}", build_info().version, short_commit(), libtorch_version(), cpu_model(), host_name());
+        log_debug("palimpsest {} at {}, LibTorch {}, {} on {}", build_info().version, short_commit(), libtorch_version(),
+                  cpu_model(), host_name());
         const std::vector<LaneResult> results = trainer->run(request.stop);
         for (std::size_t i = 0; i < lanes.size(); ++i) {
             if (results[i].failure) lanes[i]->fail(failure_of(results[i].failure, results[i].step));
@@ -85,7 +87,8 @@ void check_shapes(const std::vector<PackedRun>& runs) {
                 if (!known && !same && !is_lane_key(entry.first)) keys.push_back(entry.first);
             }
         }
-        fail(ExitCode::usage, "the runs {} and {} cannot train as lanes of one model: they differ in {}; lanes may differ in {} alone",
+        fail(ExitCode::usage,
+             "the runs {} and {} cannot train as lanes of one model: they differ in {}; lanes may differ in {} alone",
              short_id(first.id), short_id(other.id), join(keys, ", "), join({std::begin(lane_keys), std::end(lane_keys)}, ", "));
     }
 }

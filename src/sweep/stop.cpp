@@ -66,7 +66,8 @@ void handle(std::initializer_list<int> signals, void (*handler)(int)) {
 
 void watch() {
     while (true) {
-        while (sem_wait(&arrivals) != 0) {}
+        while (sem_wait(&arrivals) != 0) {
+        }
         const StopRequest& request = *receiver.load();
         if (request.stop.load() && to_close.load() == 0) leave(request, "stopped; there was nothing to close");
         if (!request.now.load()) continue;

@@ -163,7 +163,8 @@ Worker::Worker(const WorkOrder& order) {
 Worker::~Worker() {
     if (!ended_) {
         ::kill(pid_, SIGKILL);
-        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+        }
     }
     for (const Pipe* pipe : {&out_, &err_})
         if (pipe->descriptor >= 0) ::close(pipe->descriptor);

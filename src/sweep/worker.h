@@ -1,5 +1,5 @@
-// A worker: this program once more, as a child process that trains one pack and tells its parent how it goes. A crash costs its pack,
-// no more. The plan reaches it as a manifest in memory, so that no file that somebody edits meanwhile changes it.
+// A worker: this program once more, as a child process that trains one pack and tells its parent how it goes. A crash costs its
+// pack, no more. The plan reaches it as a manifest in memory, so that no file that somebody edits meanwhile changes it.
 #pragma once
 
 #include "sweep/execute.h"
@@ -21,14 +21,15 @@ namespace palimpsest {
 // What a worker tells its parent on stdout, one JSON object a line; messages for people go to stderr.
 std::string progress_record(const Progress& progress);
 std::string outcome_record(const RunOutcome& outcome);
-bool read_record(const std::string& line, std::optional<Progress>& progress, std::optional<RunOutcome>& outcome);  // false: none of ours
+bool read_record(const std::string& line, std::optional<Progress>& progress,
+                 std::optional<RunOutcome>& outcome);  // false: none of ours
 
 struct WorkOrder {
     std::string program = "/proc/self/exe";  // the file that runs now, even if it was built anew meanwhile
     std::string manifest;                    // text, with the runs of this pack
     std::string folder;                      // of the sweep
     std::vector<std::string> run_ids;
-    std::int64_t workers = 1, threads = 0;   // threads: 0: as the config says
+    std::int64_t workers = 1, threads = 0;  // threads: 0: as the config says
 };
 
 class Worker {

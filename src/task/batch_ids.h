@@ -7,14 +7,14 @@
 
 namespace palimpsest {
 
-// The part of a segment that one batch takes. Training segments never share draws: `segment` stands in the bits of an example's number
-// above any count of examples.
+// The part of a segment that one batch takes. Training segments never share draws: `segment` stands in the bits of an example's
+// number above any count of examples.
 struct BatchRange {
-    std::uint64_t segment = 0;    // the segment's number, shifted by segment_bits
-    std::uint64_t first = 0;      // place of the batch's first example
-    std::uint64_t epoch = 0;      // keys the permutation, together with the segment and the lane's seed
-    std::uint32_t examples = 0;   // of the segment
-    bool shuffled = false;        // places go through a permutation of all examples
+    std::uint64_t segment = 0;   // the segment's number, shifted by segment_bits
+    std::uint64_t first = 0;     // place of the batch's first example
+    std::uint64_t epoch = 0;     // keys the permutation, together with the segment and the lane's seed
+    std::uint32_t examples = 0;  // of the segment
+    bool shuffled = false;       // places go through a permutation of all examples
 };
 constexpr int segment_bits = 40;
 

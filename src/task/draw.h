@@ -20,9 +20,9 @@ private:
     Permutation permutation_;
 };
 
-// Draws indices in proportion to weights that may be lowered between draws: lowering a drawn index to 0 samples without replacement,
-// lowering it by 1 makes a uniformly random order of a multiset. A Fenwick tree: O(log size) a draw, however skewed the weights.
-// The sum of the weights must stay below 2^31.
+// Draws indices in proportion to weights that may be lowered between draws: lowering a drawn index to 0 samples without
+// replacement, lowering it by 1 makes a uniformly random order of a multiset. A Fenwick tree: O(log size) a draw, however skewed
+// the weights. The sum of the weights must stay below 2^31.
 class WeightedDraw {
 public:
     // `tree` holds `size` words and belongs to the caller; weight(i) is the weight of index i.
@@ -59,7 +59,7 @@ public:
     }
 
 private:
-    std::int64_t* tree_;   // tree_[i] sums the weights of (i & (i + 1)) … i
+    std::int64_t* tree_;  // tree_[i] sums the weights of (i & (i + 1)) … i
     std::int64_t size_, total_ = 0, top_ = 1;
 };
 

@@ -15,7 +15,8 @@
 //     sink.scratch()           `scratch` words of working memory; they hold anything at first
 //
 // Keys are numbers in [0, keys ^ key_tokens), values in [0, values ^ value_tokens). `emit` is a pure function of (*this, rng), uses
-// integers only, and fills exactly shape.length positions with exactly shape.queries reads. It may only read a key that holds a value.
+// integers only, and fills exactly shape.length positions with exactly shape.queries reads. It may only read a key that holds a
+// value.
 #pragma once
 
 #include "core/philox.h"
@@ -30,9 +31,9 @@ struct Vocabulary {
     std::int64_t size = 0;
     std::int64_t key_first = 1, keys = 0, value_first = 0, values = 0;
     std::int64_t key_tokens = 1, value_tokens = 1;
-    std::int64_t removed = -1;        // the token of a removal; -1: the task removes nothing
+    std::int64_t removed = -1;  // the token of a removal; -1: the task removes nothing
 
-    PALIMPSEST_HD std::int64_t width() const { return key_tokens + value_tokens; }   // positions of a write
+    PALIMPSEST_HD std::int64_t width() const { return key_tokens + value_tokens; }  // positions of a write
     PALIMPSEST_HD std::int64_t key_count() const { return power(keys, key_tokens); }
     PALIMPSEST_HD std::int64_t value_count() const { return power(values, value_tokens); }
 
@@ -73,8 +74,8 @@ struct BatchView {
 // Base of a task's parameter struct. Trivially copyable: it is handed to kernels by value.
 struct EventProgram {
     Shape shape;
-    std::int64_t scratch = 0;               // words of working memory that emit uses
-    const std::uint32_t* table = nullptr;   // integer weights made once on the host (whoever runs the program owns them)
+    std::int64_t scratch = 0;              // words of working memory that emit uses
+    const std::uint32_t* table = nullptr;  // integer weights made once on the host (whoever runs the program owns them)
     std::int64_t table_size = 0;
 };
 

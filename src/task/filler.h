@@ -18,14 +18,17 @@ enum class FillerKind : std::int8_t {
 class Filler {
 public:
     PALIMPSEST_HD Filler(FillerKind kind, const Vocabulary& vocabulary, const RandomOrder& keys, std::int64_t live)
-        : kind_(kind), vocabulary_(vocabulary), keys_(keys), live_(live),
+        : kind_(kind),
+          vocabulary_(vocabulary),
+          keys_(keys),
+          live_(live),
           // Single tokens of longer keys might add up to a live key, so there none is used.
           dead_(vocabulary.key_tokens == 1 ? vocabulary.keys - live : 0) {}
 
     PALIMPSEST_HD std::int64_t token(Rng& rng, bool after_read = false) const {
         if (kind_ == FillerKind::zero) return 0;
         if (kind_ == FillerKind::colliding) return uniform(rng, vocabulary_.size);
-        const bool values_allowed = !after_read || vocabulary_.value_tokens > 1;   // the blanks of a longer read keep them apart
+        const bool values_allowed = !after_read || vocabulary_.value_tokens > 1;  // the blanks of a longer read keep them apart
         const std::int64_t choice = uniform(rng, 1 + dead_ + (values_allowed ? vocabulary_.values : 0));
         if (choice == 0) return 0;
         if (choice <= dead_) return vocabulary_.key_first + keys_(live_ + choice - 1);

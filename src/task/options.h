@@ -12,13 +12,14 @@ namespace palimpsest {
 
 struct VocabularyOptions {
     std::int64_t vocabulary = 256;
-    std::int64_t keys = 0, values = 0;   // 0: an even split
+    std::int64_t keys = 0, values = 0;  // 0: an even split
     std::int64_t key_tokens = 1, value_tokens = 1;
 };
 
 template <class Options>
 Schema<Options> add_vocabulary(Schema<Options> schema) {
-    const auto add = [&schema](const char* name, std::int64_t VocabularyOptions::*member, double low, double high, const char* meaning) {
+    const auto add = [&schema](const char* name, std::int64_t VocabularyOptions::*member, double low, double high,
+                               const char* meaning) {
         schema.field(name, static_cast<std::int64_t Options::*>(member), between(low, high), meaning);
     };
     add("vocabulary", &VocabularyOptions::vocabulary, 4, 1 << 30, "number of token ids: filler 0, then keys, then values");

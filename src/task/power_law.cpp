@@ -45,7 +45,8 @@ std::vector<std::uint32_t> power_law(std::int64_t count, double exponent) {
         sum += weights.emplace_back(below == 0 ? 1 : exp2_of(exponent > 0 ? -exponent * below : exponent * -below));
     }
     std::vector<std::uint32_t> table;
-    for (const double weight : weights) table.push_back(static_cast<std::uint32_t>(std::max(1.0, std::round(weight / sum * (1 << 30)))));
+    for (const double weight : weights)
+        table.push_back(static_cast<std::uint32_t>(std::max(1.0, std::round(weight / sum * (1 << 30)))));
     return table;
 }
 

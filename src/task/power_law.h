@@ -1,5 +1,5 @@
-// Integer weights of a power law, the same on every machine. std::pow may round differently with another mathematical library, and one
-// weight that is off by one would shift every example after it; here only operations that IEEE 754 fixes are used. Host only.
+// Integer weights of a power law, the same on every machine. std::pow may round differently with another mathematical library, and
+// one weight that is off by one would shift every example after it; here only operations that IEEE 754 fixes are used. Host only.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 
 namespace palimpsest {
 
-void for_ranges(std::size_t count, std::int64_t positions_each, int threads, const std::function<void(std::size_t, std::size_t)>& work) {
+void for_ranges(std::size_t count, std::int64_t positions_each, int threads,
+                const std::function<void(std::size_t, std::size_t)>& work) {
     // Below this a thread costs more than it saves (some 30 us to start one, 10 to 90 ns a position).
     constexpr std::size_t positions_per_thread = 16'000;
     const std::size_t useful = count * static_cast<std::size_t>(positions_each) / positions_per_thread;
@@ -34,13 +35,13 @@ void for_ranges(std::size_t count, std::int64_t positions_each, int threads, con
 
 void check_fault(const std::string& task, const Shape& shape, Fault fault, std::uint64_t example, std::int64_t position) {
     const auto refuse = [&](const std::string& what) {
-        fail(ExitCode::usage, "task '{}' breaks its own shape in example {}: {}. Mend emit or compile in tasks/{}.cpp", task, example, what, task);
+        fail(ExitCode::usage, "task '{}' breaks its own shape in example {}: {}. Mend emit or compile in tasks/{}.cpp", task,
+             example, what, task);
     };
     switch (fault) {
         case Fault::none: return;
         case Fault::length:
-            if (position < shape.length)
-                refuse(fmt::format("emit lays out {} positions of the length {}", position, shape.length));
+            if (position < shape.length) refuse(fmt::format("emit lays out {} positions of the length {}", position, shape.length));
             refuse(fmt::format("emit lays out more than the {} positions of the length", shape.length));
             return;
         case Fault::queries: refuse(fmt::format("emit must read exactly {} times (shape.queries)", shape.queries)); return;

@@ -28,11 +28,12 @@ namespace palimpsest {
 template <class P>
 struct Compiled {
     P program;
-    std::vector<std::uint32_t> table{};   // becomes program.table
+    std::vector<std::uint32_t> table{};  // becomes program.table
 };
 
 // Calls work(begin, end) over [0, count), on several threads where there is enough to do. The first exception comes through.
-void for_ranges(std::size_t count, std::int64_t positions_each, int threads, const std::function<void(std::size_t, std::size_t)>& work);
+void for_ranges(std::size_t count, std::int64_t positions_each, int threads,
+                const std::function<void(std::size_t, std::size_t)>& work);
 
 // Asserts that a program kept to its shape.
 void check_fault(const std::string& task, const Shape& shape, Fault fault, std::uint64_t example, std::int64_t position);
@@ -51,13 +52,15 @@ public:
     ProgramOf(const ProgramOf&) = delete;
     ProgramOf& operator=(const ProgramOf&) = delete;
 
-    void generate(std::uint64_t seed, Stream stream, std::span<const std::uint64_t> examples, BatchView out, int threads) const override {
-        replay(seed, stream, examples, threads,
-               [&](std::int64_t* workspace, std::size_t i) { return LayoutSink(program_, workspace, out, static_cast<std::int64_t>(i)); });
+    void generate(std::uint64_t seed, Stream stream, std::span<const std::uint64_t> examples, BatchView out,
+                  int threads) const override {
+        replay(seed, stream, examples, threads, [&](std::int64_t* workspace, std::size_t i) {
+            return LayoutSink(program_, workspace, out, static_cast<std::int64_t>(i));
+        });
     }
 
-    void judge(std::uint64_t seed, Stream stream, std::span<const std::uint64_t> examples, const std::int64_t* predicted, Answer* classes,
-               int threads) const override {
+    void judge(std::uint64_t seed, Stream stream, std::span<const std::uint64_t> examples, const std::int64_t* predicted,
+               Answer* classes, int threads) const override {
         const auto queries = static_cast<std::size_t>(shape_.queries), answers = answers_each();
         replay(seed, stream, examples, threads, [&](std::int64_t* workspace, std::size_t i) {
             return JudgeSink(program_, workspace, predicted + i * answers, classes + i * queries);
@@ -83,7 +86,8 @@ public:
     std::span<const std::uint32_t> table() const override { return table_; }
     std::int64_t workspace_words() const override { return palimpsest::workspace_words(program_); }
     void generate_on_device(Stream stream, const DeviceBatch& batch) const override {
-        if (const char* error = launcher()(program_, stream, batch)) fail(ExitCode::run_failed, "making a batch on the GPU: {}", error);
+        if (const char* error = launcher()(program_, stream, batch))
+            fail(ExitCode::run_failed, "making a batch on the GPU: {}", error);
     }
 
 private:
@@ -124,7 +128,8 @@ public:
     const TaskFacts& facts() const override { return facts_; }
     const AnySchema& schema() const override { return T::schema(); }
     std::unique_ptr<Program> compile(const void* options) const override {
-        return std::make_unique<ProgramOf<typename T::Program>>(facts_.name, T::compile(*static_cast<const typename T::Options*>(options)));
+        return std::make_unique<ProgramOf<typename T::Program>>(facts_.name,
+                                                                T::compile(*static_cast<const typename T::Options*>(options)));
     }
 
 private:

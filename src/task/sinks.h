@@ -1,5 +1,5 @@
-// What is made of a task's events: a batch (LayoutSink), a judgement of predicted answers (JudgeSink), the answers of a shallow policy
-// (PolicySink). All replay the same program, on host and device; trace.h holds the host-only fourth.
+// What is made of a task's events: a batch (LayoutSink), a judgement of predicted answers (JudgeSink), the answers of a shallow
+// policy (PolicySink). All replay the same program, on host and device; trace.h holds the host-only fourth.
 #pragma once
 
 #include "task/draw.h"
@@ -11,26 +11,31 @@ namespace palimpsest {
 
 // What a key holds at a moment.
 struct Fact {
-    std::int64_t value = -1;     // -1: never written, or removed
-    std::int64_t end = -1;       // position of the last token of the last write
-    std::int64_t changes = 0;    // writes that changed it
+    std::int64_t value = -1;   // -1: never written, or removed
+    std::int64_t end = -1;     // position of the last token of the last write
+    std::int64_t changes = 0;  // writes that changed it
 };
 
-// Every write so far, in order. The last entry of a key is current, earlier ones are former. A table of open addresses leads from a key
-// to its last entry, so that a row of a thousand tokens takes no scan for each of its questions.
+// Every write so far, in order. The last entry of a key is current, earlier ones are former. A table of open addresses leads from a
+// key to its last entry, so that a row of a thousand tokens takes no scan for each of its questions.
 class WriteLog {
 public:
     PALIMPSEST_HD static std::int64_t words(std::int64_t capacity) { return 4 * capacity + slots(capacity); }
 
     PALIMPSEST_HD WriteLog(std::int64_t* words, std::int64_t capacity)
-        : keys_(words), values_(words + capacity), ends_(words + 2 * capacity), changes_(words + 3 * capacity),
-          last_(words + 4 * capacity), capacity_(capacity), mask_(slots(capacity) - 1) {
+        : keys_(words),
+          values_(words + capacity),
+          ends_(words + 2 * capacity),
+          changes_(words + 3 * capacity),
+          last_(words + 4 * capacity),
+          capacity_(capacity),
+          mask_(slots(capacity) - 1) {
         for (std::int64_t i = 0; i <= mask_; ++i) last_[i] = -1;
     }
 
     PALIMPSEST_HD std::int64_t size() const { return size_; }
     PALIMPSEST_HD std::int64_t key(std::int64_t i) const { return keys_[i]; }
-    PALIMPSEST_HD std::int64_t value(std::int64_t i) const { return values_[i]; }   // -1: a removal
+    PALIMPSEST_HD std::int64_t value(std::int64_t i) const { return values_[i]; }  // -1: a removal
 
     PALIMPSEST_HD bool append(std::int64_t key, std::int64_t value, std::int64_t end) {
         if (size_ == capacity_) return false;
@@ -82,7 +87,9 @@ template <class Derived>
 class EventSink {
 public:
     PALIMPSEST_HD EventSink(const EventProgram& program, std::int64_t* workspace)
-        : shape_(program.shape), vocabulary_(program.shape.vocabulary), log_(workspace, program.shape.writes),
+        : shape_(program.shape),
+          vocabulary_(program.shape.vocabulary),
+          log_(workspace, program.shape.writes),
           scratch_(workspace + WriteLog::words(program.shape.writes)) {}
 
     PALIMPSEST_HD void write(std::int64_t key, std::int64_t value) {
@@ -132,9 +139,9 @@ public:
 protected:
     PALIMPSEST_HD void on_write(std::int64_t, std::int64_t) {}
     PALIMPSEST_HD void on_remove(std::int64_t) {}
-    PALIMPSEST_HD void on_read(std::int64_t, const Fact&) {}   // before the key is laid out
+    PALIMPSEST_HD void on_read(std::int64_t, const Fact&) {}  // before the key is laid out
     PALIMPSEST_HD void on_noise(std::int64_t) {}
-    PALIMPSEST_HD void on_token(std::int64_t) {}               // goes to position_
+    PALIMPSEST_HD void on_token(std::int64_t) {}  // goes to position_
 
     // The tokens of value number `value`, most significant first, one call of put(j, token) each.
     template <class Put>
@@ -168,9 +175,7 @@ private:
         digits(number, base, first, count, [this](std::int64_t, std::int64_t token) { place_token(token); });
     }
 
-    PALIMPSEST_HD void place_key(std::int64_t key) {
-        place(key, vocabulary_.keys, vocabulary_.key_first, vocabulary_.key_tokens);
-    }
+    PALIMPSEST_HD void place_key(std::int64_t key) { place(key, vocabulary_.keys, vocabulary_.key_first, vocabulary_.key_tokens); }
 
     PALIMPSEST_HD void place_token(std::int64_t token) {
         if (position_ == shape_.length) return fault(Fault::length);
@@ -250,7 +255,8 @@ private:
 // What a shallow policy would answer, as token ids [Q, m].
 class PolicySink : public EventSink<PolicySink> {
 public:
-    PALIMPSEST_HD PolicySink(const EventProgram& program, std::int64_t* workspace, Policy policy, const Rng& rng, std::int64_t* answers)
+    PALIMPSEST_HD PolicySink(const EventProgram& program, std::int64_t* workspace, Policy policy, const Rng& rng,
+                             std::int64_t* answers)
         : EventSink(program, workspace), policy_(policy), rng_(rng), answers_(answers) {}
 
 private:

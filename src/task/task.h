@@ -48,8 +48,8 @@ public:
     // A GPU makes the same examples, to the bit, where nvcc has compiled this program. The caller gives it a copy of the table and
     // working memory; generate_on_device enqueues a batch and throws Error(run_failed) with what CUDA says against it.
     virtual bool on_device() const { return false; }
-    virtual std::span<const std::uint32_t> table() const { return {}; }   // to be copied to the device once
-    virtual std::int64_t workspace_words() const { return 0; }            // of an example
+    virtual std::span<const std::uint32_t> table() const { return {}; }  // to be copied to the device once
+    virtual std::int64_t workspace_words() const { return 0; }           // of an example
     virtual void generate_on_device(Stream, const DeviceBatch&) const {}
 
 protected:
@@ -57,12 +57,12 @@ protected:
 };
 
 struct TaskFacts {
-    std::string name;      // as in YAML
-    std::string summary;   // one line
-    std::string paper;     // source
-    std::string ceiling;   // best possible accuracy and why
-    // What answers without doing what the task asks for. A task that rewrites nothing leaves out the policies that look up the key; of a
-    // task that may rewrite, is_shallow says it segment by segment.
+    std::string name;     // as in YAML
+    std::string summary;  // one line
+    std::string paper;    // source
+    std::string ceiling;  // best possible accuracy and why
+    // What answers without doing what the task asks for. A task that rewrites nothing leaves out the policies that look up the key;
+    // of a task that may rewrite, is_shallow says it segment by segment.
     std::vector<Policy> shallow = {Policy::last_written, Policy::first_of_key, Policy::random_of_key, Policy::random_of_row,
                                    Policy::majority_of_row};
 };
@@ -75,7 +75,7 @@ class Task {
 public:
     virtual ~Task() = default;
     virtual const TaskFacts& facts() const = 0;
-    virtual const AnySchema& schema() const = 0;   // has at least `length`
+    virtual const AnySchema& schema() const = 0;  // has at least `length`
     // Checks the options together (throws Error(usage) without a place; the caller adds it) and fixes the shape.
     virtual std::unique_ptr<Program> compile(const void* options) const = 0;
 };

@@ -28,7 +28,8 @@ private:
     void on_write(std::int64_t key, std::int64_t value) { line(fmt::format("write k{} v{} @{}", key, value, position_)); }
     void on_remove(std::int64_t key) { line(fmt::format("remove k{} @{}", key, position_)); }
     void on_read(std::int64_t key, const Fact& fact) {
-        line(fmt::format("read k{} -> v{} @{} (distance {}, overwrites {})", key, fact.value, position_, position_ - fact.end, fact.changes));
+        line(fmt::format("read k{} -> v{} @{} (distance {}, overwrites {})", key, fact.value, position_, position_ - fact.end,
+                         fact.changes));
     }
     void on_noise(std::int64_t token) { noise_.push_back(token); }
 

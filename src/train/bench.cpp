@@ -1,16 +1,16 @@
 #include "train/bench.h"
 
+#include "core/error.h"
+#include "train/trainer_impl.h"
+
 #include <ATen/detail/CUDAHooksInterface.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <fstream>
+#include <malloc.h>
 #include <string>
-
-#include "core/error.h"
-#include "train/trainer_impl.h"
 
 // LibTorch tells what a GPU's allocator holds without CUDA's own headers since 2.10.
 #include <torch/version.h>
@@ -24,9 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double milliseconds_since(Clock::time_point then) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - then).count();
-}
+double milliseconds_since(Clock::time_point then) { return std::chrono::duration<double, std::milli>(Clock::now() - then).count(); }
 
 double processor_milliseconds() {
     timespec now{};

@@ -1,13 +1,13 @@
 // How long things take: training steps of a run, and the recurrence in its forms.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <vector>
-
 #include "config/spec.h"
 #include "ops/tensor.h"
 #include "train/trainer.h"
+
+#include <cstdint>
+#include <functional>
+#include <vector>
 
 namespace palimpsest::train {
 
@@ -19,8 +19,8 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> samples);  // at least one; quartiles between two samples are interpolated
 
-// Milliseconds of each of `repeats` calls after `warmup` ones. `wait` is called before the clock is read (a GPU works on while the host
-// goes on); it may be empty.
+// Milliseconds of each of `repeats` calls after `warmup` ones. `wait` is called before the clock is read (a GPU works on while the
+// host goes on); it may be empty.
 std::vector<double> time_calls(const std::function<void()>& call, const std::function<void()>& wait, std::int64_t warmup,
                                std::int64_t repeats);
 

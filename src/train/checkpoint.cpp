@@ -1,15 +1,15 @@
 #include "train/checkpoint.h"
 
+#include "core/error.h"
+#include "core/file.h"
+#include "core/hash.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
 #include <set>
 #include <string_view>
-
-#include "core/error.h"
-#include "core/file.h"
-#include "core/hash.h"
 
 namespace palimpsest::train {
 namespace {

@@ -11,13 +11,13 @@
 // stands in it step by step (log/window), and a run that went non-finite left one of its end (fact ended non_finite).
 #pragma once
 
+#include "ops/tensor.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "ops/tensor.h"
 
 namespace palimpsest::train {
 

@@ -1,11 +1,11 @@
 #include "train/data.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "core/error.h"
 #include "core/philox.h"
 #include "ops/cuda/stream.h"
+
+#include <algorithm>
+#include <limits>
 
 namespace palimpsest::train {
 namespace {
@@ -77,13 +77,15 @@ StepCount count_steps(const std::vector<Segment>& segments, const TrainSpec& tra
     StepCount count;
     for (const Segment& segment : segments) count.epoch_steps += batches_of(segment, train.batch);
     if (train.epochs > most_steps / count.epoch_steps)
-        fail(ExitCode::usage, "train.epochs is {}, but epochs of {} batches make more than {} steps; lower train.epochs or raise train.batch",
+        fail(ExitCode::usage,
+             "train.epochs is {}, but epochs of {} batches make more than {} steps; lower train.epochs or raise train.batch",
              train.epochs, count.epoch_steps, most_steps);
     count.steps = train.epochs > 0 ? train.epochs * count.epoch_steps : train.steps;
     if (count.steps < 1 || count.steps > most_steps)
         fail(ExitCode::usage, "train.steps is {}; from 1 to {} are possible", count.steps, most_steps);
     if (data.mode == DataMode::fresh && count.steps * train.batch > most_fresh)
-        fail(ExitCode::usage, "train.steps {} x train.batch {} are more than the {} fresh examples that a run can tell apart; lower one of them",
+        fail(ExitCode::usage,
+             "train.steps {} x train.batch {} are more than the {} fresh examples that a run can tell apart; lower one of them",
              count.steps, train.batch, most_fresh);
     if (take_turns(segments, data)) {
         const std::int64_t slots = data.mode == DataMode::fixed ? std::min(count.steps, count.epoch_steps) : count.steps;

@@ -2,15 +2,15 @@
 // alone, never on a seed, so that lanes, resume and captured graphs agree; the seed only names the numbers inside an example.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "config/spec.h"
 #include "ops/tensor.h"
 #include "task/batch_ids.h"
 #include "task/task.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace palimpsest::train {
 
@@ -76,8 +76,8 @@ private:
     std::int64_t batch_ = 0;
     DataMode mode_;
     DataOrder order_;
-    // Of one epoch (fixed) or of the run (fresh): a slot for each step, or, where the segments come one after the other, the step at
-    // which each of them ends.
+    // Of one epoch (fixed) or of the run (fresh): a slot for each step, or, where the segments come one after the other, the step
+    // at which each of them ends.
     std::vector<Slot> slots_;
     std::vector<std::int64_t> ends_;
 };
@@ -88,16 +88,16 @@ struct Batch {
     std::int64_t value_tokens = 1;
 };
 
-// Makes the batches of all lanes: on the trainer's device where nvcc has compiled the task, which is every task of tasks/ in a build with
-// CUDA, or else on the host. Either way the same numbers.
+// Makes the batches of all lanes: on the trainer's device where nvcc has compiled the task, which is every task of tasks/ in a
+// build with CUDA, or else on the host. Either way the same numbers.
 class TrainData {
 public:
     TrainData(const Segments& segments, BatchOrder order, std::vector<std::uint64_t> lane_seeds, at::Device device, int threads);
 
     const BatchOrder& order() const { return order_; }
     Batch batch(std::int64_t step) const;
-    // Throws the error of a program that broke its shape on the device, whose rows were then all zeros. To be called when the device has
-    // been waited for, and before anything is made of what was trained.
+    // Throws the error of a program that broke its shape on the device, whose rows were then all zeros. To be called when the
+    // device has been waited for, and before anything is made of what was trained.
     void check() const;
 
 private:
@@ -112,9 +112,9 @@ private:
     std::vector<std::uint64_t> lane_seeds_;
     at::Device device_;
     int threads_;
-    // The device holds the lanes' seeds [R], a table for each segment's program, and working memory that all programs share. The fault is
-    // in pinned memory of the host: the step in which a program broke its shape, plus one. All are undefined or empty where batches are
-    // made on the host.
+    // The device holds the lanes' seeds [R], a table for each segment's program, and working memory that all programs share. The
+    // fault is in pinned memory of the host: the step in which a program broke its shape, plus one. All are undefined or empty
+    // where batches are made on the host.
     at::Tensor seeds_, workspace_, fault_;
     std::vector<at::Tensor> tables_;
 };

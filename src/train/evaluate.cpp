@@ -1,13 +1,13 @@
 #include "train/evaluate.h"
 
+#include "core/error.h"
+#include "ops/layers.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
-
-#include "core/error.h"
-#include "ops/layers.h"
 
 namespace palimpsest::train {
 namespace {

@@ -2,14 +2,14 @@
 // distance. The questions come from data.seed alone, so that all runs of a sweep answer the same ones.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "config/spec.h"
 #include "model/model.h"
 #include "store/run_file.h"
 #include "train/data.h"
 #include "train/trainer.h"
+
+#include <cstdint>
+#include <vector>
 
 namespace palimpsest::train {
 
@@ -22,7 +22,8 @@ public:
     // The slices that hold at least one question, by split, segment, overwrites, distance.
     const std::vector<Slice>& slices() const { return slices_; }
     std::vector<EvalResult> evaluate(Model& model, std::int64_t step) const;  // one per lane
-    // [policy, S, C] of the task's shallow policies, -1 in segments where a policy is no shortcut; empty where eval.policies is false.
+    // [policy, S, C] of the task's shallow policies, -1 in segments where a policy is no shortcut; empty where eval.policies is
+    // false.
     std::vector<std::int64_t> policy_answers() const;
     // Accuracy of a split (0 valid, 1 test) from the counts [S, C], by eval.mean.
     double accuracy(const std::vector<std::int64_t>& answers, std::int64_t split) const;

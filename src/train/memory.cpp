@@ -1,10 +1,10 @@
 #include "train/memory.h"
 
-#include <algorithm>
-
 #include "core/text.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace palimpsest::train {
 namespace {
@@ -34,7 +34,8 @@ std::vector<MemoryNeed> memory_needs(const RunSpec& spec, const Segments& segmen
     const bool on_gpu = spec.run.device == Device::cuda;
     double training = 0, evaluation = 0, questions = 0;
     for (const Segment& segment : segments.train) {
-        const std::int64_t rows = spec.data.mode == DataMode::fixed ? std::min(spec.train.batch, segment.examples) : spec.train.batch;
+        const std::int64_t rows =
+            spec.data.mode == DataMode::fixed ? std::min(spec.train.batch, segment.examples) : spec.train.batch;
         training = std::max(training, batch_bytes(segment, rows, spec.model.width, static_cast<double>(spec.model.depth) + 1, 1));
     }
     const std::int64_t eval_batch = spec.train.eval_batch > 0 ? spec.train.eval_batch : spec.train.batch;
@@ -45,13 +46,18 @@ std::vector<MemoryNeed> memory_needs(const RunSpec& spec, const Segments& segmen
         }
     }
     std::vector<MemoryNeed> needs = {
-        {static_cast<double>(count_steps(segments.train, spec.train, spec.data).table_bytes), "the order of batches (train.steps)", "train.steps"},
+        {static_cast<double>(count_steps(segments.train, spec.train, spec.data).table_bytes), "the order of batches (train.steps)",
+         "train.steps"},
         {questions, "the questions (examples of task.valid and task.test)", "task.test"},
     };
     if (on_gpu) return needs;
-    needs.push_back({all_lanes * static_cast<double>(parameters) * 4 * value_bytes, "weights, gradients and moments (model, mixers)", "model"});
-    if (training >= evaluation) needs.push_back({all_lanes * training, "a training batch (train.batch, task.train, model)", "train.batch"});
-    else needs.push_back({all_lanes * evaluation, "an evaluation batch (train.eval_batch, task.test, model)", spec.train.eval_batch > 0 ? "train.eval_batch" : "train.batch"});
+    needs.push_back(
+        {all_lanes * static_cast<double>(parameters) * 4 * value_bytes, "weights, gradients and moments (model, mixers)", "model"});
+    if (training >= evaluation)
+        needs.push_back({all_lanes * training, "a training batch (train.batch, task.train, model)", "train.batch"});
+    else
+        needs.push_back({all_lanes * evaluation, "an evaluation batch (train.eval_batch, task.test, model)",
+                         spec.train.eval_batch > 0 ? "train.eval_batch" : "train.batch"});
     return needs;
 }
 
@@ -63,7 +69,8 @@ MemoryProblem memory_problem(std::vector<MemoryNeed> needs, double there) {
     std::vector<std::string> parts;
     for (const MemoryNeed& need : needs)
         if (need.bytes >= 0.01 * sum) parts.push_back(fmt::format("{} for {}", bytes_text(need.bytes), need.what));
-    return {fmt::format("it takes at least {} of memory, and {} can be had here: {}", bytes_text(sum), bytes_text(there), join(parts, ", ")),
+    return {fmt::format("it takes at least {} of memory, and {} can be had here: {}", bytes_text(sum), bytes_text(there),
+                        join(parts, ", ")),
             needs.front().key};
 }
 

@@ -1,11 +1,11 @@
 // What a run takes of memory at least, asked before anything starts.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "config/spec.h"
 #include "train/data.h"
+
+#include <string>
+#include <vector>
 
 namespace palimpsest::train {
 
@@ -15,8 +15,8 @@ struct MemoryNeed {
     std::string key;   // the first of them
 };
 
-// Of this machine's memory, for `lanes` runs of one shape that train as one model. A lower bound: what a mixer keeps beside its input is
-// not in it. On a GPU, weights and batches lie there and are left out.
+// Of this machine's memory, for `lanes` runs of one shape that train as one model. A lower bound: what a mixer keeps beside its
+// input is not in it. On a GPU, weights and batches lie there and are left out.
 std::vector<MemoryNeed> memory_needs(const RunSpec& spec, const Segments& segments, std::int64_t parameters, std::int64_t lanes);
 
 struct MemoryProblem {

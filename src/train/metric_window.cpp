@@ -1,10 +1,10 @@
 #include "train/metric_window.h"
 
-#include <limits>
-#include <numeric>
-
 #include "core/error.h"
 #include "train/optimizer.h"
+
+#include <limits>
+#include <numeric>
 
 namespace palimpsest::train {
 

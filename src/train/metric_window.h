@@ -3,14 +3,14 @@
 // for any number of steps. Steps are absolute and count from 1.
 #pragma once
 
+#include "ops/tensor.h"
+#include "train/trainer.h"
+
 #include <array>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <vector>
-
-#include "ops/tensor.h"
-#include "train/trainer.h"
 
 namespace palimpsest::train {
 

@@ -1,14 +1,14 @@
 #include "train/operator_times.h"
 
+#include "core/error.h"
+#include "ops/shape.h"
+
 #include <ATen/record_function.h>
 
 #include <algorithm>
 #include <ctime>
 #include <map>
 #include <memory>
-
-#include "core/error.h"
-#include "ops/shape.h"
 
 namespace palimpsest::train {
 namespace {
@@ -75,7 +75,8 @@ std::vector<OperatorTime> operator_times(const std::function<void()>& work) {
         out.push_back(time);
         out.back().name = name;
     }
-    std::stable_sort(out.begin(), out.end(), [](const OperatorTime& a, const OperatorTime& b) { return a.milliseconds > b.milliseconds; });
+    std::stable_sort(out.begin(), out.end(),
+                     [](const OperatorTime& a, const OperatorTime& b) { return a.milliseconds > b.milliseconds; });
     return out;
 }
 

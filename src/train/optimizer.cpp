@@ -1,8 +1,8 @@
 #include "train/optimizer.h"
 
-#include <algorithm>
-
 #include "core/error.h"
+
+#include <algorithm>
 
 namespace palimpsest::train {
 namespace {
@@ -39,18 +39,14 @@ AdamW::AdamW(nn::Parameters& parameters, const std::vector<LaneValues>& lanes, c
     cause_ = at::zeros({count}, on_device.dtype(at::kLong));
     first_ = at::zeros_like(values.detach());
     second_ = at::zeros_like(values.detach());
-    if (path_ == Path::raw)
-        build_pieces();
-    else
-        build_flat_indices();
+    if (path_ == Path::raw) build_pieces();
+    else build_flat_indices();
 }
 
 void AdamW::step(const at::Tensor& loss, double factor) {
     const at::NoGradGuard no_grad;
-    if (path_ == Path::raw)
-        step_raw(loss.detach(), factor);
-    else
-        step_tensor(loss.detach(), factor);
+    if (path_ == Path::raw) step_raw(loss.detach(), factor);
+    else step_tensor(loss.detach(), factor);
 }
 
 void AdamW::build_flat_indices() {

@@ -5,11 +5,11 @@
 // A lane whose loss or gradient is not finite, or that is not live, keeps parameters and moments bit for bit.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "nn/parameters.h"
 #include "train/trainer.h"
+
+#include <cstdint>
+#include <vector>
 
 namespace palimpsest::train {
 

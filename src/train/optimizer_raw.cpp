@@ -1,12 +1,12 @@
 // The CPU's AdamW: one pass for the norms, one fused pass for the update.
+#include "ops/cpu/simd.h"
+#include "train/optimizer.h"
+
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-
-#include "ops/cpu/simd.h"
-#include "train/optimizer.h"
 
 namespace palimpsest::train {
 namespace {
@@ -31,7 +31,7 @@ struct Coefficients {
 };
 
 PALIMPSEST_SIMD void update(float* __restrict value, const float* __restrict gradient, float* __restrict first,
-                                float* __restrict second, std::int64_t count, const Coefficients& coefficients) {
+                            float* __restrict second, std::int64_t count, const Coefficients& coefficients) {
     const Coefficients c = coefficients;
     for (std::int64_t i = 0; i < count; ++i) {
         const float g = gradient[i] * c.clip;
@@ -69,9 +69,10 @@ void AdamW::step_raw(const at::Tensor& loss, double factor) {
 
     // Whichever thread takes a piece, the pieces are added up in their order.
     const auto for_pieces = [&](const auto& f) {
-        at::parallel_for(0, static_cast<std::int64_t>(pieces_.size()), pieces_per_thread, [&](std::int64_t begin, std::int64_t end) {
-            for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) f(i);
-        });
+        at::parallel_for(0, static_cast<std::int64_t>(pieces_.size()), pieces_per_thread,
+                         [&](std::int64_t begin, std::int64_t end) {
+                             for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) f(i);
+                         });
     };
     std::vector<double> sums(pieces_.size());
     for_pieces([&](std::size_t i) { sums[i] = sum_of_squares(gradients + pieces_[i].begin, pieces_[i].count); });

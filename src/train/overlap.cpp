@@ -1,18 +1,18 @@
 #include "train/overlap.h"
 
+#include "core/error.h"
+
 #include <algorithm>
 #include <numeric>
 #include <set>
 #include <span>
 #include <vector>
 
-#include "core/error.h"
-
 namespace palimpsest::train {
 namespace {
 
-// So much is looked at, since whoever starts a run waits for it: a few seconds on two cores. Of fresh data, which have no end, the first of
-// these examples; of fixed data all, or the first of each segment.
+// So much is looked at, since whoever starts a run waits for it: a few seconds on two cores. Of fresh data, which have no end, the
+// first of these examples; of fixed data all, or the first of each segment.
 constexpr std::int64_t most_fresh_examples = 200'000, most_training_tokens = 30'000'000, most_held_out_tokens = 10'000'000;
 // Rows that are made at a time.
 constexpr std::size_t rows_at_a_time = 1024;
@@ -25,7 +25,8 @@ std::vector<std::int64_t> examined(const std::vector<Segment>& list, std::int64_
     std::vector<std::int64_t> counts;
     for (const Segment& segment : list) {
         const std::int64_t share = most_tokens / static_cast<std::int64_t>(list.size()) / length(segment);
-        counts.push_back(tokens <= static_cast<double>(most_tokens) ? segment.examples : std::min(segment.examples, std::max<std::int64_t>(1, share)));
+        counts.push_back(tokens <= static_cast<double>(most_tokens) ? segment.examples
+                                                                    : std::min(segment.examples, std::max<std::int64_t>(1, share)));
     }
     return counts;
 }
@@ -56,7 +57,8 @@ public:
             view.tokens = tokens_.data();
             view.positions = view.targets = answers_.data();  // written twice, never read
             program.generate(seed, stream, part, view, threads_);
-            for (std::size_t i = 0; i < part.size(); ++i) use(hash_row(&tokens_[i * static_cast<std::size_t>(shape.length)], shape.length));
+            for (std::size_t i = 0; i < part.size(); ++i)
+                use(hash_row(&tokens_[i * static_cast<std::size_t>(shape.length)], shape.length));
         }
     }
 
@@ -93,7 +95,8 @@ private:
 
 std::string problem(std::int64_t found, const std::string& of, const std::string& too, const std::string& task) {
     return fmt::format(
-        "{} of the {} of task '{}' are {} examples too. The task has too few different examples to keep them apart: give it a larger "
+        "{} of the {} of task '{}' are {} examples too. The task has too few different examples to keep them apart: give it a "
+        "larger "
         "vocabulary, more pairs or a greater length, or allow it with data.check_overlap: false",
         found, of, task, too);
 }
@@ -112,7 +115,8 @@ std::string overlap_problem(const RunSpec& spec, const Segments& segments, int t
     std::int64_t found = 0, examples = 0, tokens = 0;
     std::vector<std::int64_t> left = examined(segments.train, most_training_tokens);  // of fixed data
     std::int64_t all_left = std::accumulate(left.begin(), left.end(), std::int64_t{0});
-    for (std::int64_t step = 0; step < steps && (fixed ? all_left > 0 : examples < most_fresh_examples && tokens < most_training_tokens); ++step) {
+    for (std::int64_t step = 0;
+         step < steps && (fixed ? all_left > 0 : examples < most_fresh_examples && tokens < most_training_tokens); ++step) {
         const Turn turn = order.at(step);
         const auto segment = static_cast<std::size_t>(turn.segment);
         const Program& program = *segments.train[segment].program;
@@ -128,7 +132,8 @@ std::string overlap_problem(const RunSpec& spec, const Segments& segments, int t
     }
     if (found > 0) return problem(found, fmt::format("first {} training examples", examples), "valid or test", spec.task.name);
 
-    const auto shared = std::count_if(valid.hashes().begin(), valid.hashes().end(), [&](std::uint64_t hash) { return test.holds(hash); });
+    const auto shared =
+        std::count_if(valid.hashes().begin(), valid.hashes().end(), [&](std::uint64_t hash) { return test.holds(hash); });
     if (shared > 0) return problem(shared, fmt::format("{} valid examples", valid.hashes().size()), "test", spec.task.name);
     return "";
 }

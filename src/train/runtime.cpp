@@ -1,21 +1,22 @@
 #include "train/runtime.h"
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
-#include <malloc.h>
-
-#include <algorithm>
-#include <thread>
-
 #include "core/error.h"
 #include "core/text.h"
 #include "core/thread.h"
 
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <malloc.h>
+#include <thread>
+
 namespace palimpsest::train {
 namespace {
 
-// Every step allocates what the step before it gave back. By default glibc returns large blocks to the system each time, and every page
-// of them costs a fault when it is written again: a tenth of a step with 256 tokens. (32 MiB is the largest threshold there is.)
+// Every step allocates what the step before it gave back. By default glibc returns large blocks to the system each time, and every
+// page of them costs a fault when it is written again: a tenth of a step with 256 tokens. (32 MiB is the largest threshold there
+// is.)
 void keep_freed_memory() {
 #ifdef __GLIBC__
     ::mallopt(M_MMAP_THRESHOLD, 32 << 20);

@@ -14,11 +14,12 @@ struct Runtime {
 // So many threads this machine may be asked for: a few times its cores. Far more would starve it.
 std::int64_t most_threads();
 
-// Throws Error(usage) where this machine lacks the device, the device the precision, or the machine the processors for so many threads.
+// Throws Error(usage) where this machine lacks the device, the device the precision, or the machine the processors for so many
+// threads.
 void check_runtime(const RuntimeSpec& spec);
 
-// Checks it, and sets this process up for it; on the CPU deterministic algorithms are switched on. Settings of a process: the last call
-// holds.
+// Checks it, and sets this process up for it; on the CPU deterministic algorithms are switched on. Settings of a process: the last
+// call holds.
 Runtime apply_runtime(const RuntimeSpec& spec);
 
 }  // namespace palimpsest::train

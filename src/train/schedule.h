@@ -1,12 +1,12 @@
 // The learning rate of a step as a factor of the run's lr: a function of the step alone.
 #pragma once
 
+#include "config/spec.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
-
-#include "config/spec.h"
 
 namespace palimpsest::train {
 

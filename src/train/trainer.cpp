@@ -1,13 +1,13 @@
 #include "train/trainer.h"
 
+#include "core/error.h"
+#include "ops/layers.h"
+#include "train/trainer_impl.h"
+
 #include <algorithm>
 #include <iterator>
 #include <limits>
 #include <type_traits>
-
-#include "core/error.h"
-#include "ops/layers.h"
-#include "train/trainer_impl.h"
 
 namespace palimpsest {
 namespace {
@@ -96,8 +96,8 @@ void Trainer::Impl::train_step(std::int64_t n) {
     done(StepPart::update);
 
     const at::NoGradGuard no_grad;
-    // A scored token counts as correct when its logit is strictly greater than every other: two values that a memory cannot tell apart
-    // are no answer. The backward pass is done with the logits, so the target's own is struck out in place.
+    // A scored token counts as correct when its logit is strictly greater than every other: two values that a memory cannot tell
+    // apart are no answer. The backward pass is done with the logits, so the target's own is struck out in place.
     const at::Tensor scores = logits.detach(), targets = batch.targets.unsqueeze(2), right = scores.gather(2, targets).squeeze(2);
     const at::Tensor correct = right > scores.scatter_(2, targets, -std::numeric_limits<double>::infinity()).amax(2);
     const at::Tensor accuracies = correct.view({correct.size(0), -1, batch.value_tokens}).all(2).to(at::kFloat).mean(1);
@@ -190,44 +190,26 @@ Trainer::Trainer(const RunSpec& spec, std::vector<Lane> lanes) : impl_(std::make
 
 Trainer::~Trainer() = default;
 
-std::int64_t Trainer::resume() {
-    return impl_->resume();
-}
+std::int64_t Trainer::resume() { return impl_->resume(); }
 
-void Trainer::fail_lane(std::size_t lane, std::exception_ptr failure) {
-    impl_->fail_lane(lane, std::move(failure));
-}
+void Trainer::fail_lane(std::size_t lane, std::exception_ptr failure) { impl_->fail_lane(lane, std::move(failure)); }
 
-std::exception_ptr Trainer::failure(std::size_t lane) const {
-    return impl_->states.at(lane).failure;
-}
+std::exception_ptr Trainer::failure(std::size_t lane) const { return impl_->states.at(lane).failure; }
 
-std::vector<LaneResult> Trainer::run(const std::atomic<bool>& stop) {
-    return impl_->run(stop);
-}
+std::vector<LaneResult> Trainer::run(const std::atomic<bool>& stop) { return impl_->run(stop); }
 
 StepTimes Trainer::time_steps(std::int64_t warmup, std::int64_t repeats, bool operators) {
     return impl_->time_steps(warmup, repeats, operators);
 }
 
-std::vector<Slice> Trainer::slices() const {
-    return impl_->evaluator.slices();
-}
+std::vector<Slice> Trainer::slices() const { return impl_->evaluator.slices(); }
 
-std::vector<std::int64_t> Trainer::policy_answers() const {
-    return impl_->evaluator.policy_answers();
-}
+std::vector<std::int64_t> Trainer::policy_answers() const { return impl_->evaluator.policy_answers(); }
 
-std::int64_t Trainer::parameter_count() const {
-    return impl_->model.parameters().count();
-}
+std::int64_t Trainer::parameter_count() const { return impl_->model.parameters().count(); }
 
-std::int64_t Trainer::fixed_parameter_count() const {
-    return impl_->model.parameters().fixed_count();
-}
+std::int64_t Trainer::fixed_parameter_count() const { return impl_->model.parameters().fixed_count(); }
 
-std::int64_t Trainer::state_bytes() {
-    return impl_->model.state_bytes(impl_->segments.longest);
-}
+std::int64_t Trainer::state_bytes() { return impl_->model.state_bytes(impl_->segments.longest); }
 
 }  // namespace palimpsest

@@ -2,6 +2,9 @@
 // run. The trainer knows no YAML and no HDF5: it reports to a RunSink per lane.
 #pragma once
 
+#include "config/spec.h"
+#include "train/operator_times.h"
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -11,9 +14,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include "config/spec.h"
-#include "train/operator_times.h"
 
 namespace palimpsest {
 
@@ -63,8 +63,8 @@ public:
     virtual void checkpoint_begins(std::int64_t /*step*/) {}
     virtual void checkpoint_written(const std::string& /*path*/, std::int64_t /*step*/) {}
     virtual void warning(const std::string& /*message*/) {}
-    // Before the other lanes have come to their end: its lane takes part no more, and the listener hears nothing of it again. Of `result`
-    // reason, message, failure and step are known; the rest comes with the result of Trainer::run. Must not throw.
+    // Before the other lanes have come to their end: its lane takes part no more, and the listener hears nothing of it again. Of
+    // `result` reason, message, failure and step are known; the rest comes with the result of Trainer::run. Must not throw.
     virtual void ended(const struct LaneResult& /*result*/) {}
 };
 

@@ -1,10 +1,6 @@
 // The inside of Trainer: trainer.cpp makes the steps, trainer_lanes.cpp watches over the lanes, trainer_resume.cpp saves and loads.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <optional>
-
 #include "model/model.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
@@ -14,6 +10,10 @@
 #include "train/runtime.h"
 #include "train/schedule.h"
 #include "train/trainer.h"
+
+#include <chrono>
+#include <functional>
+#include <optional>
 
 namespace palimpsest {
 
@@ -57,7 +57,7 @@ struct Trainer::Impl {
         std::string message;
         std::exception_ptr failure;
         std::int64_t step = 0;
-        EvalResult last, best;  // step 0: none yet
+        EvalResult last, best;         // step 0: none yet
         double tokens_per_second = 0;  // when it ended
     };
 

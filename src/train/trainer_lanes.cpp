@@ -1,10 +1,10 @@
 // What the host does at a log point: it takes the metrics, ends or warns about lanes that went non-finite, and reports. Whatever
 // happens to one lane on the way touches no other.
-#include <algorithm>
-
 #include "core/error.h"
 #include "ops/layers.h"
 #include "train/trainer_impl.h"
+
+#include <algorithm>
 
 namespace palimpsest {
 
@@ -73,7 +73,8 @@ std::string Trainer::Impl::name_cause(std::int64_t at_step, std::size_t lane, st
     again.step.select(0, r).fill_(at_step - 1);
     const at::Tensor hidden = model.hidden(batch.tokens, nullptr, again);
     const auto finite = [&](const at::Tensor& x) { return x.select(0, r).isfinite().all().item<bool>(); };
-    if (!finite(hidden)) return where + "the loss is not finite: the parameters are, the hidden states that the layers make of them are not";
+    if (!finite(hidden))
+        return where + "the loss is not finite: the parameters are, the hidden states that the layers make of them are not";
     if (!finite(model.logits_at(hidden, batch.positions)))
         return where + "the loss is not finite: the hidden states are, the logits are not";
     return where + "the loss is not finite, though all logits are";

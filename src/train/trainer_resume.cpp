@@ -1,10 +1,10 @@
 // Checkpoints of a pack: one file a lane, all at one step, each complete in itself, so that a lane can go on in another pack.
-#include <algorithm>
-#include <array>
-
 #include "core/error.h"
 #include "core/file.h"
 #include "train/trainer_impl.h"
+
+#include <algorithm>
+#include <array>
 
 namespace palimpsest {
 namespace {
@@ -20,9 +20,7 @@ at::Tensor array_of(const T* data, std::vector<std::int64_t> shape, at::ScalarTy
     return out;
 }
 
-at::Tensor number(std::int64_t value) {
-    return at::full({1}, value, at::kLong);
-}
+at::Tensor number(std::int64_t value) { return at::full({1}, value, at::kLong); }
 
 void add_evaluation(Arrays& arrays, const std::string& name, const EvalResult& result) {
     if (result.step == 0) return;

@@ -11,12 +11,14 @@ Catalog strict() {
     Catalog catalog = fake::catalog();
     catalog.check_task = [](const std::string&, const void* options) {
         const auto& recall = *static_cast<const fake::Recall*>(options);
-        if (recall.length < 2 * recall.pairs) fail(ExitCode::usage, "length {} is too short for {} pairs", recall.length, recall.pairs);
+        if (recall.length < 2 * recall.pairs)
+            fail(ExitCode::usage, "length {} is too short for {} pairs", recall.length, recall.pairs);
     };
     catalog.check_mixer = [](const std::string& name, const void* options, const ModelSpec& model) {
         if (name == "conv") return;
         const std::int64_t heads = static_cast<const fake::Delta*>(options)->heads;
-        if (model.width % heads != 0) fail(ExitCode::usage, "mixers.{}.heads: {} heads do not divide model.width {}", name, heads, model.width);
+        if (model.width % heads != 0)
+            fail(ExitCode::usage, "mixers.{}.heads: {} heads do not divide model.width {}", name, heads, model.width);
     };
     return catalog;
 }
@@ -64,7 +66,8 @@ TEST_CASE("without an override the key that the message names first has the erro
           "1 error");
     CHECK(first_line(report(config + "train: {}\n", {"task.test.1.length=3"})) ==
           "<command line>:argument 1: 'task.test.1': length 3 is too short for 2 pairs");
-    CHECK(first_line(report(config, {"task.test=[{pairs: 9}]"})) == "<command line>:argument 1: 'task.test.0': length 16 is too short for 9 pairs");
+    CHECK(first_line(report(config, {"task.test=[{pairs: 9}]"})) ==
+          "<command line>:argument 1: 'task.test.0': length 16 is too short for 9 pairs");
     CHECK(first_line(report(config, {"mixers.delta.heads=3"})) ==
           "<command line>:argument 1: mixers.delta.heads: 3 heads do not divide model.width 8");
     // Nothing that the message names was written: the defaults' section has it.

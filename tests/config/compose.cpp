@@ -53,7 +53,8 @@ TEST_CASE("bases without end are an error with its place", "[base]") {
     const TemporaryFolder folder;
     for (int i = 1; i < 100; ++i) write(folder / fmt::format("b{}.yaml", i), fmt::format("base: b{}.yaml\n", i - 1));
     write(folder / "b0.yaml", small);
-    CHECK(first_line(error_of([&] { load(folder / "b99.yaml"); })) == folder / "b35.yaml" + ":1:7: bases on bases, more than 64 files deep");
+    CHECK(first_line(error_of([&] { load(folder / "b99.yaml"); })) ==
+          folder / "b35.yaml" + ":1:7: bases on bases, more than 64 files deep");
     CHECK_NOTHROW(load(folder / "b60.yaml"));
     CHECK(error_of([] { load("/dev/zero"); }) == "'/dev/zero' is larger than 16.0 MiB: that is no config");
 }
@@ -78,5 +79,6 @@ TEST_CASE("an argument's key has a last part", "[base]") {
 TEST_CASE("null on the command line is nothing", "[base]") {
     CHECK(first_line(error_of([&] { fake::parse(small, {"model.mixer=null"}); })) ==
           "<command line>:argument 1: 'model.mixer' expects text, got nothing; quote it if the word itself is meant");
-    CHECK(first_line(error_of([&] { fake::parse(small, {"train.lr=~"}); })) == "<command line>:argument 1: 'train.lr' expects a number, got nothing");
+    CHECK(first_line(error_of([&] { fake::parse(small, {"train.lr=~"}); })) ==
+          "<command line>:argument 1: 'train.lr' expects a number, got nothing");
 }

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <fstream>
-
 #include <unistd.h>
 
 using namespace palimpsest;
@@ -89,8 +88,10 @@ TEST_CASE("options of the task are defaults of its segments", "[experiment]") {
 }
 
 TEST_CASE("valid questions are drawn from the options of test, of train, or of their own", "[experiment]") {
-    const std::string task = "task: {name: recall, pairs: 2, train: [{length: 16, examples: 500}, {length: 32}], test: [{length: 64, examples: 7}]";
-    const RunSpec plain = fake::run(task + "}\n"), as_test = fake::run(task + ", valid: test}\n"), as_train = fake::run(task + ", valid: train}\n");
+    const std::string task =
+        "task: {name: recall, pairs: 2, train: [{length: 16, examples: 500}, {length: 32}], test: [{length: 64, examples: 7}]";
+    const RunSpec plain = fake::run(task + "}\n"), as_test = fake::run(task + ", valid: test}\n"),
+                  as_train = fake::run(task + ", valid: train}\n");
     CHECK(as_test.task.valid.empty());
     CHECK(as_test.id == plain.id);
     CHECK(emit_flow(*as_test.resolved.find("task")->find("valid")) == "[]");
@@ -104,9 +105,11 @@ TEST_CASE("valid questions are drawn from the options of test, of train, or of t
     CHECK(as_train.id == fake::run(task + ", valid: [{length: 16}, {length: 32}]}\n").id);
     CHECK(fake::run(emit_yaml(as_train.resolved)).id == as_train.id);
     CHECK(errors(task + ", valid: [16]}\n") == Lines{"dir/f.yaml:1:127: 'task.valid.0' expects a map of options, got '16'"});
-    CHECK(errors(task + ", valid: trian}\n") ==
-          Lines{"dir/f.yaml:1:126: 'task.valid' is train, test or a list of segments, got 'trian'; train draws from the options of the "
-                "training segments, test from those of the test segments"});
+    CHECK(
+        errors(task + ", valid: trian}\n") ==
+        Lines{
+            "dir/f.yaml:1:126: 'task.valid' is train, test or a list of segments, got 'trian'; train draws from the options of the "
+            "training segments, test from those of the test segments"});
 }
 
 TEST_CASE("sizes that nothing could hold are errors at their places", "[experiment]") {
@@ -117,7 +120,8 @@ TEST_CASE("sizes that nothing could hold are errors at their places", "[experime
                 "<command line>:argument 3: 'train.steps' must be 1 to 268435456, got 300000000",
                 "<command line>:argument 4: 'train.batch' must be 1 to 1073741824, got 2000000000",
                 "<command line>:argument 5: 'train.eval_batch' must be 0 to 1073741824, got 2000000000",
-                "<command line>:argument 6: 'task.train.0.examples' has no effect: where data.mode is fresh no example comes twice, and the "
+                "<command line>:argument 6: 'task.train.0.examples' has no effect: where data.mode is fresh no example comes "
+                "twice, and the "
                 "only segment has every step; set data.mode to fixed",
                 "<command line>:argument 6: 'task.train.0.examples' must be 1 to 4294967294, got 4294967295"});
 }
@@ -224,10 +228,12 @@ TEST_CASE("keys that do not fit together", "[experiment]") {
     CHECK(errors(small + "train: {schedule_by: epoch}\n") ==
           Lines{"dir/f.yaml:5:22: 'train.schedule_by' epoch needs train.epochs"});
     CHECK(errors(small + "train: {steps: 100, warmup: 100}\n") ==
-          Lines{"dir/f.yaml:5:29: 'train.warmup' is 100, but the run has 100 steps: 'train.lr' would not be reached before the end; set at "
+          Lines{"dir/f.yaml:5:29: 'train.warmup' is 100, but the run has 100 steps: 'train.lr' would not be reached before the "
+                "end; set at "
                 "most 99"});
     CHECK(errors(small + "data: {mode: fixed}\ntrain: {epochs: 2, warmup: 17}\n") ==  // 500 examples are 8 batches of 64
-          Lines{"dir/f.yaml:6:28: 'train.warmup' is 17, but the run has 16 steps: 'train.lr' would not be reached before the end; set at "
+          Lines{"dir/f.yaml:6:28: 'train.warmup' is 17, but the run has 16 steps: 'train.lr' would not be reached before the end; "
+                "set at "
                 "most 15"});
     CHECK(errors(small + "train: {steps: 1e4, warmup: 2000}\n") ==  // how long it is can not be told
           Lines{"dir/f.yaml:5:16: 'train.steps' expects an integer, got '1e4'; write 10000"});
@@ -242,12 +248,17 @@ TEST_CASE("keys that do not fit together", "[experiment]") {
     // It is a folder's, below the results.
     for (const char* name : {"..", "../../x", "/abs", "a/../../b", "a/", "."})
         CHECK(errors(small + "name: " + name + "\n") ==
-              Lines{std::string("dir/f.yaml:5:7: 'name' is '") + name + "'; it must be that of a folder below the results, such as recall or study/recall"});
-    CHECK(errors(small + "name: latest\n") == Lines{"dir/f.yaml:5:7: 'name' must not hold 'latest', which is the link to the run that started last"});
-    CHECK(errors(small + "name: latest/x\n") == Lines{"dir/f.yaml:5:7: 'name' must not hold 'latest', which is the link to the run that started last"});
-    CHECK(errors(small + "name: \"a\\x1bb\"\n") == Lines{"dir/f.yaml:5:7: 'name' is $'a\\x1bb', which holds bytes that are no text in UTF-8; write a name of "
-                                                       "plain characters (without one, the file's name counts)"});
-    CHECK(errors(small + "name: " + std::string(256, 'n') + "\n") == Lines{"dir/f.yaml:5:7: 'name' is longer than the 255 bytes that a folder's name may have"});
+              Lines{std::string("dir/f.yaml:5:7: 'name' is '") + name +
+                    "'; it must be that of a folder below the results, such as recall or study/recall"});
+    CHECK(errors(small + "name: latest\n") ==
+          Lines{"dir/f.yaml:5:7: 'name' must not hold 'latest', which is the link to the run that started last"});
+    CHECK(errors(small + "name: latest/x\n") ==
+          Lines{"dir/f.yaml:5:7: 'name' must not hold 'latest', which is the link to the run that started last"});
+    CHECK(errors(small + "name: \"a\\x1bb\"\n") ==
+          Lines{"dir/f.yaml:5:7: 'name' is $'a\\x1bb', which holds bytes that are no text in UTF-8; write a name of "
+                "plain characters (without one, the file's name counts)"});
+    CHECK(errors(small + "name: " + std::string(256, 'n') + "\n") ==
+          Lines{"dir/f.yaml:5:7: 'name' is longer than the 255 bytes that a folder's name may have"});
     CHECK(error(small + "name: study/one\n").empty());
     CHECK(
         error(small + "train: {epochs: 3, schedule_by: epoch, early_stop: 0.99}\ndata: {mode: fixed, order: in_order}\n").empty());
@@ -388,15 +399,16 @@ TEST_CASE("explain tells where each value is from", "[experiment]") {
 }
 
 TEST_CASE("explain tells where a value is from that was written for all or for each", "[experiment]") {
-    const std::string text = fake::parse("task:\n"
-                                         "  name: recall\n"
-                                         "  pairs: 2\n"
-                                         "  train: [{length: 32}]\n"
-                                         "  test: [{length: 32}, {length: 32, pairs: 8}]\n"
-                                         "model:\n"
-                                         "  layers: [{mixer: conv, kernel: 5},\n"
-                                         "           {mixer: conv, kernel: 5}, delta, {mixer: delta, fades: true}]\n"
-                                         "mixers: {delta: {heads: 4}}\n")
+    const std::string text = fake::parse(
+                                 "task:\n"
+                                 "  name: recall\n"
+                                 "  pairs: 2\n"
+                                 "  train: [{length: 32}]\n"
+                                 "  test: [{length: 32}, {length: 32, pairs: 8}]\n"
+                                 "model:\n"
+                                 "  layers: [{mixer: conv, kernel: 5},\n"
+                                 "           {mixer: conv, kernel: 5}, delta, {mixer: delta, fades: true}]\n"
+                                 "mixers: {delta: {heads: 4}}\n")
                                  .explain;
     INFO(text);
     const auto origin = [&](const std::string& key) {

@@ -64,9 +64,11 @@ TEST_CASE("what does not make another run", "[identity]") {
     CHECK(id(epochs) == id(small + "data: {mode: fixed}\ntrain: {steps: 77}\n", {"train.epochs=3"}));
     // What does not count, wherever it gives way.
     CHECK(id(small, {"train.schedule=constant"}) == id(small + "train: {lr_final: 0.3}\n", {"train.schedule=constant"}));
-    CHECK(id(small, {"model.mixer=conv"}) == id(small + "model: {positions: rotary}\nrun: {backend: chunk}\n", {"model.mixer=conv"}));
+    CHECK(id(small, {"model.mixer=conv"}) ==
+          id(small + "model: {positions: rotary}\nrun: {backend: chunk}\n", {"model.mixer=conv"}));
     CHECK(id(small, {"train.weight_decay=0"}) == id(small + "train: {weight_decay_on: all}\n", {"train.weight_decay=0"}));
-    CHECK(id(small, {"mixers.softmax.fades=false"}) == id(small + "mixers: {softmax: {fades: true, rate: 2}}\n", {"mixers.softmax.fades=false"}));
+    CHECK(id(small, {"mixers.softmax.fades=false"}) ==
+          id(small + "mixers: {softmax: {fades: true, rate: 2}}\n", {"mixers.softmax.fades=false"}));
 }
 
 TEST_CASE("what makes another run", "[identity]") {
@@ -123,10 +125,14 @@ TEST_CASE("a resolved config reloads to the same run", "[identity]") {
         small +
             "data: {mode: fixed, order: in_order}\ntrain: {epochs: 3, schedule_by: epoch, lr: 4.6415888336127773e-4, weight_decay: "
             "1e-30}\n",
-        small + "model: {layers: [conv, {mixer: conv, kernel: 5}, {mixer: delta, fades: true, rate: 2}, {mixer: delta, heads: 4}, delta]}\n"
-                "mixers: {conv: {kernel: 4}, delta: {heads: 3}}\n",
-        small + "train: {schedule: constant, weight_decay: 0}\nmodel: {init: xavier_small, embedding_init: spherical, mixer: conv}\n",
-        "task: {name: update, revert: true, train: [{overwrites: 3}, {}], test: [{overwrites: 2, revert: false}, {overwrites: 0}]}\n",
+        small +
+            "model: {layers: [conv, {mixer: conv, kernel: 5}, {mixer: delta, fades: true, rate: 2}, {mixer: delta, heads: 4}, "
+            "delta]}\n"
+            "mixers: {conv: {kernel: 4}, delta: {heads: 3}}\n",
+        small +
+            "train: {schedule: constant, weight_decay: 0}\nmodel: {init: xavier_small, embedding_init: spherical, mixer: conv}\n",
+        "task: {name: update, revert: true, train: [{overwrites: 3}, {}], test: [{overwrites: 2, revert: false}, {overwrites: "
+        "0}]}\n",
         "task: {name: update, overwrites: 0..3, train: [{}, {length: 8, overwrites: 2}], valid: [{examples: 5}], test: "
         "[{overwrites: 1..2}]}\n",
     };

@@ -1,7 +1,6 @@
 // Options of a mixer that differ by layer.
-#include "config/build.h"
-
 #include "catch.h"
+#include "config/build.h"
 #include "errors.h"
 #include "fake_catalog.h"
 
@@ -16,16 +15,22 @@ std::string error(const std::string& text, const std::vector<std::string>& overr
     return first_line(report);
 }
 
-RunSpec run(const std::string& text, const std::vector<std::string>& overrides = {}) { return fake::run(small + text + "\n", overrides); }
+RunSpec run(const std::string& text, const std::vector<std::string>& overrides = {}) {
+    return fake::run(small + text + "\n", overrides);
+}
 
-std::int64_t kernel(const RunSpec& spec, std::size_t layer) { return static_cast<const fake::Conv*>(spec.options_of(layer).get())->kernel; }
+std::int64_t kernel(const RunSpec& spec, std::size_t layer) {
+    return static_cast<const fake::Conv*>(spec.options_of(layer).get())->kernel;
+}
 
 std::string resolved(const RunSpec& spec, const std::string& path) { return emit_flow(*find_path(spec.resolved, path)); }
 
 }  // namespace
 
 TEST_CASE("a layer may have options of its own", "[layers]") {
-    const RunSpec spec = run("model: {layers: [conv, {mixer: conv, kernel: 9}, {mixer: delta, heads: 4}, delta]}\nmixers: {conv: {kernel: 5}, delta: {fades: true}}");
+    const RunSpec spec =
+        run("model: {layers: [conv, {mixer: conv, kernel: 9}, {mixer: delta, heads: 4}, delta]}\nmixers: {conv: {kernel: 5}, "
+            "delta: {fades: true}}");
     CHECK(spec.model.mixers_by_layer() == std::vector<std::string>{"conv", "conv", "delta", "delta"});
     CHECK(spec.model.depth == 4);
     CHECK(kernel(spec, 0) == 5);
@@ -45,19 +50,25 @@ TEST_CASE("the same layers are the same run, however they are written", "[layers
     CHECK(run("model: {layers: [{mixer: conv, kernel: 5}, delta]}").id == same);
     CHECK(run("model: {layers: [{mixer: conv, kernel: 5}, {mixer: delta}]}").id == same);
     CHECK(run("model: {layers: [{mixer: conv, kernel: 5}, {mixer: delta, heads: 1, chunk: 64}]}").id == same);
-    CHECK(run("model: {layers: [{mixer: conv, kernel: 5}, delta]}").resolved.same_content(run("model: {layers: [conv, delta]}\nmixers: {conv: {kernel: 5}}").resolved));
-    CHECK(run("model: {layers: [{mixer: softmax, heads: 2}, {mixer: softmax, heads: 2}]}").id == run("mixers: {softmax: {heads: 2}}").id);
+    CHECK(run("model: {layers: [{mixer: conv, kernel: 5}, delta]}")
+              .resolved.same_content(run("model: {layers: [conv, delta]}\nmixers: {conv: {kernel: 5}}").resolved));
+    CHECK(run("model: {layers: [{mixer: softmax, heads: 2}, {mixer: softmax, heads: 2}]}").id ==
+          run("mixers: {softmax: {heads: 2}}").id);
 
     const RunSpec apart = run("model: {layers: [{mixer: conv, kernel: 3}, {mixer: conv, kernel: 9}]}");
-    CHECK(run("model: {layers: [conv, conv]}\nmixers: {conv: {kernel: 3}}", {"model.layers=[{mixer: conv, kernel: 3}, {mixer: conv, kernel: 9}]"}).id == apart.id);
+    CHECK(run("model: {layers: [conv, conv]}\nmixers: {conv: {kernel: 3}}",
+              {"model.layers=[{mixer: conv, kernel: 3}, {mixer: conv, kernel: 9}]"})
+              .id == apart.id);
     CHECK(run("model: {layers: [{mixer: conv, kernel: 3}, conv]}\nmixers: {conv: {kernel: 9}}").id == apart.id);
     CHECK(run("model: {layers: [{mixer: conv, kernel: 9}, {mixer: conv, kernel: 3}]}").id != apart.id);
     CHECK_THAT(identity_text(apart, fake::catalog()), ContainsSubstring("\nmodel.layers=[conv, {mixer: conv, kernel: 9}]\n"));
 }
 
 TEST_CASE("mistakes in a layer stand at their place", "[layers]") {
-    CHECK(error("model: {layers: [conv, {mixer: conv, kernl: 9}]}") == "dir/f.yaml:5:38: unknown key 'kernl' in 'model.layers.1'; did you mean 'kernel'?");
-    CHECK(error("model: {layers: [{mixer: conv, kernel: 0}]}") == "dir/f.yaml:5:40: 'model.layers.0.kernel' must be at least 1, got 0");
+    CHECK(error("model: {layers: [conv, {mixer: conv, kernl: 9}]}") ==
+          "dir/f.yaml:5:38: unknown key 'kernl' in 'model.layers.1'; did you mean 'kernel'?");
+    CHECK(error("model: {layers: [{mixer: conv, kernel: 0}]}") ==
+          "dir/f.yaml:5:40: 'model.layers.0.kernel' must be at least 1, got 0");
     CHECK(error("model: {layers: [{mixer: covn, kernel: 2}]}") == "dir/f.yaml:5:26: unknown mixer 'covn'; did you mean 'conv'?");
     CHECK(error("model: {layers: [conv, {kernel: 2}]}") ==
           "dir/f.yaml:5:24: 'model.layers.1' expects a mixer, such as delta, or a map such as {mixer: delta, heads: 4}");
@@ -67,9 +78,11 @@ TEST_CASE("mistakes in a layer stand at their place", "[layers]") {
     CHECK(error("model: {layers: [{mixer: delta, rate: 2}]}") ==
           "dir/f.yaml:5:39: 'model.layers.0.rate' has no effect: it counts only where model.layers.0.fades is true; leave it out");
     CHECK(error("model: {layers: [{mixer: conv, kernel: 2}, {mixer: conv, kernel: 4}, delta]}\nmixers: {conv: {kernel: 9}}") ==
-          "dir/f.yaml:6:25: 'mixers.conv.kernel' has no effect: every layer of this mixer has its own 'kernel'; set model.layers.0.kernel, "
+          "dir/f.yaml:6:25: 'mixers.conv.kernel' has no effect: every layer of this mixer has its own 'kernel'; set "
+          "model.layers.0.kernel, "
           "model.layers.1.kernel, …");
-    CHECK(error("model: {layers: [{mixer: delta, fades: true}, delta]}\nmixers: {delta: {rate: 2}}").empty());  // the first one uses it
+    CHECK(error("model: {layers: [{mixer: delta, fades: true}, delta]}\nmixers: {delta: {rate: 2}}")
+              .empty());  // the first one uses it
 }
 
 TEST_CASE("options of a layer can be set and swept by index", "[layers]") {

@@ -1,7 +1,6 @@
 #include "catch.h"
-#include "errors.h"
-
 #include "config/schema.h"
+#include "errors.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,7 +1,7 @@
+#include "config/schema.h"
+
 #include "catch.h"
 #include "errors.h"
-
-#include "config/schema.h"
 
 using namespace palimpsest;
 
@@ -130,10 +130,13 @@ TEST_CASE("limits are told with the value", "[schema]") {
 }
 
 TEST_CASE("a number must keep its limits in single precision", "[schema]") {
-    CHECK(first_line(report("scale: 1e-60\n")) == "f.yaml:1:8: 'mixers.delta.scale' is 1e-60, but single precision holds 1.2e-38 to 3.4e+38 only");
-    CHECK(first_line(report("scale: 1e39\n")) == "f.yaml:1:8: 'mixers.delta.scale' is 1e39, but single precision holds 1.2e-38 to 3.4e+38 only");
+    CHECK(first_line(report("scale: 1e-60\n")) ==
+          "f.yaml:1:8: 'mixers.delta.scale' is 1e-60, but single precision holds 1.2e-38 to 3.4e+38 only");
+    CHECK(first_line(report("scale: 1e39\n")) ==
+          "f.yaml:1:8: 'mixers.delta.scale' is 1e39, but single precision holds 1.2e-38 to 3.4e+38 only");
     CHECK(first_line(report("dropout: 1e-40\n")) ==
-          "f.yaml:1:10: 'mixers.delta.dropout' is 1e-40, but single precision holds 1.2e-38 to 3.4e+38 only; write 0 if nothing is meant");
+          "f.yaml:1:10: 'mixers.delta.dropout' is 1e-40, but single precision holds 1.2e-38 to 3.4e+38 only; write 0 if nothing is "
+          "meant");
     CHECK(first_line(report("dropout: 0.999999999\n")) ==
           "f.yaml:1:10: 'mixers.delta.dropout' must be at least 0 and below 1, got 0.999999999, which is 1.0 in single precision");
     CHECK(report("dropout: 0.9999999\nscale: 3e38\n").empty());

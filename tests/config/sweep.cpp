@@ -33,11 +33,11 @@ TEST_CASE("a grid expands in the file's order, the last key fastest, seeds inner
         ids.insert(run.spec.id);
         CHECK(run.spec.resolved.find("sweep") == nullptr);
     }
-    CHECK(all == std::vector<std::string>{
-                     "model.mixer=softmax train.lr=0.001 seed=5", "model.mixer=softmax train.lr=0.001 seed=6",
-                     "model.mixer=softmax train.lr=3.0e-05 seed=5", "model.mixer=softmax train.lr=3.0e-05 seed=6",
-                     "model.mixer=delta train.lr=0.001 seed=5", "model.mixer=delta train.lr=0.001 seed=6",
-                     "model.mixer=delta train.lr=3.0e-05 seed=5", "model.mixer=delta train.lr=3.0e-05 seed=6"});
+    CHECK(all == std::vector<std::string>{"model.mixer=softmax train.lr=0.001 seed=5", "model.mixer=softmax train.lr=0.001 seed=6",
+                                          "model.mixer=softmax train.lr=3.0e-05 seed=5",
+                                          "model.mixer=softmax train.lr=3.0e-05 seed=6", "model.mixer=delta train.lr=0.001 seed=5",
+                                          "model.mixer=delta train.lr=0.001 seed=6", "model.mixer=delta train.lr=3.0e-05 seed=5",
+                                          "model.mixer=delta train.lr=3.0e-05 seed=6"});
     CHECK(ids.size() == 8);
     CHECK(experiment.runs[3].spec.seed == 6);
     CHECK(experiment.runs[3].spec.train.lr == 3e-5);

@@ -33,7 +33,8 @@ Lines errors(const std::string& sweep, const std::vector<std::string>& overrides
     const std::string report = error_of([&] { plan(sweep, overrides); });
     for (std::size_t at = 0; at < report.size();) {
         const std::size_t end = std::min(report.find('\n', at), report.size());
-        if (const std::string line = report.substr(at, end - at); line.find(": error: ") != std::string::npos) lines.push_back(first_line(line));
+        if (const std::string line = report.substr(at, end - at); line.find(": error: ") != std::string::npos)
+            lines.push_back(first_line(line));
         at = end + 1;
     }
     return lines;
@@ -55,11 +56,12 @@ TEST_CASE("the keys of a zip advance together", "[sweep]") {
     CHECK(experiment.runs[1].spec.train.batch == 64);
     CHECK(experiment.runs[1].varied[1].first == "train.batch");
     CHECK(errors("{zip: {train.lr: [1e-3, 3e-3], train.batch: [32]}}") ==
-          Lines{"dir/f.yaml:5:52: 'sweep.zip.train.batch' has 1 value, but 'sweep.zip.train.lr' has 2 (dir/f.yaml:5:25); the keys of a zip "
+          Lines{"dir/f.yaml:5:52: 'sweep.zip.train.batch' has 1 value, but 'sweep.zip.train.lr' has 2 (dir/f.yaml:5:25); the keys "
+                "of a zip "
                 "advance together"});
     CHECK(errors("{zip: {train.lr: [1, fast], train.batch: 3, name: [a, b]}}") ==
-          Lines{"dir/f.yaml:5:29: 'train.lr' expects a number, got 'fast'", "dir/f.yaml:5:49: 'sweep.zip.train.batch' expects a list of values",
-                "dir/f.yaml:5:52: 'name' cannot be swept"});
+          Lines{"dir/f.yaml:5:29: 'train.lr' expects a number, got 'fast'",
+                "dir/f.yaml:5:49: 'sweep.zip.train.batch' expects a list of values", "dir/f.yaml:5:52: 'name' cannot be swept"});
 }
 
 TEST_CASE("blocks multiply in the file's order, the last one fastest", "[sweep]") {
@@ -69,7 +71,8 @@ TEST_CASE("blocks multiply in the file's order, the last one fastest", "[sweep]"
     CHECK(values(plan("{zip: {train.lr: [1, 2], train.batch: [8, 16]}, grid: {model.mixer: [softmax, delta]}}")) ==
           Lines{"1.0 8 softmax", "1.0 8 delta", "2.0 16 softmax", "2.0 16 delta"});
     // Each mixer gets the same draws.
-    const Experiment paired = plan("{grid: {model.mixer: [softmax, delta]}, random: {samples: 3, draw: {train.lr: {uniform: [1, 2]}}}}");
+    const Experiment paired =
+        plan("{grid: {model.mixer: [softmax, delta]}, random: {samples: 3, draw: {train.lr: {uniform: [1, 2]}}}}");
     REQUIRE(paired.runs.size() == 6);
     for (std::size_t i = 0; i < 3; ++i) CHECK(paired.runs[i].spec.train.lr == paired.runs[i + 3].spec.train.lr);
 }
@@ -85,10 +88,12 @@ TEST_CASE("a key stands in one block", "[sweep]") {
 
 // From the published Philox4x32-10 and FNV-1a, written a second time in Python.
 TEST_CASE("draws are the same on every machine", "[sweep]") {
-    CHECK(values(plan("{random: {samples: 4, draw: {train.lr: {log_uniform: [1e-4, 1e-2]}, train.beta1: {uniform: [0.8, 0.99]}, "
-                      "train.batch: {integer: [8, 128]}, model.mixer: {choice: [softmax, delta, conv]}}}}")) ==
-          Lines{"0.000737 0.8125 55 delta", "0.000109 0.984 113 softmax", "0.000396 0.9436 128 softmax", "0.00171 0.9177 92 delta"});
-    CHECK(values(plan("{random: {samples: 2, seed: 7, draw: {train.lr: {log_uniform: [1e-4, 1e-2]}}}}")) == Lines{"0.000585", "0.000556"});
+    CHECK(
+        values(plan("{random: {samples: 4, draw: {train.lr: {log_uniform: [1e-4, 1e-2]}, train.beta1: {uniform: [0.8, 0.99]}, "
+                    "train.batch: {integer: [8, 128]}, model.mixer: {choice: [softmax, delta, conv]}}}}")) ==
+        Lines{"0.000737 0.8125 55 delta", "0.000109 0.984 113 softmax", "0.000396 0.9436 128 softmax", "0.00171 0.9177 92 delta"});
+    CHECK(values(plan("{random: {samples: 2, seed: 7, draw: {train.lr: {log_uniform: [1e-4, 1e-2]}}}}")) ==
+          Lines{"0.000585", "0.000556"});
 }
 
 TEST_CASE("neither a further key nor further samples shift a draw", "[sweep]") {
@@ -97,7 +102,9 @@ TEST_CASE("neither a further key nor further samples shift a draw", "[sweep]") {
     const Experiment more = plan("{random: {samples: 5, draw: {model.width: {integer: [8, 64]}, train.lr: {uniform: [1, 2]}}}}");
     for (std::size_t i = 0; i < 5; ++i) CHECK(more.runs[i].spec.train.lr == five[i]);
     CHECK(drawn("{uniform: [1, 2]}", 5, 1) != five);
-    CHECK(plan("{random: {samples: 2, draw: {train.lr: {uniform: [1, 2]}, train.eps: {uniform: [1, 2]}}}}").runs[0].spec.train.eps != five[0]);
+    CHECK(
+        plan("{random: {samples: 2, draw: {train.lr: {uniform: [1, 2]}, train.eps: {uniform: [1, 2]}}}}").runs[0].spec.train.eps !=
+        five[0]);
 }
 
 TEST_CASE("draws keep to their distribution and to few digits", "[sweep]") {
@@ -131,15 +138,18 @@ TEST_CASE("draws keep to their distribution and to few digits", "[sweep]") {
     CHECK(integers == std::set<double>{1, 2, 3, 4, 5, 6});
     for (const double lr : drawn("{choice: [1e-3, 0.5]}")) chosen.insert(lr);
     CHECK(chosen == std::set<double>{0.001, 0.5});
-    CHECK(values(plan("{random: {samples: 1, draw: {train.lr: {uniform: [5000, 90000]}}}}")).front().find(".0") != std::string::npos);
+    CHECK(values(plan("{random: {samples: 1, draw: {train.lr: {uniform: [5000, 90000]}}}}")).front().find(".0") !=
+          std::string::npos);
 }
 
 TEST_CASE("a whole task can be drawn, and goes by its name", "[sweep]") {
     const Experiment experiment = fake::parse(
-        "sweep:\n  random:\n    samples: 8\n    draw:\n      task:\n        choice:\n          - {name: recall, train: [{}], test: [{}]}\n"
+        "sweep:\n  random:\n    samples: 8\n    draw:\n      task:\n        choice:\n          - {name: recall, train: [{}], test: "
+        "[{}]}\n"
         "          - {name: update, train: [{}], test: [{overwrites: 2}]}\n");
     CHECK(experiment.runs.size() == 2);
-    for (const PlannedRun& run : experiment.runs) CHECK(run.varied[0] == std::pair<std::string, std::string>("task", run.spec.task.name));
+    for (const PlannedRun& run : experiment.runs)
+        CHECK(run.varied[0] == std::pair<std::string, std::string>("task", run.spec.task.name));
     REQUIRE(experiment.notes.size() == 1);
     CHECK_THAT(experiment.notes[0], ContainsSubstring("6 of 8 runs repeat another and were merged"));
 }
@@ -150,7 +160,8 @@ TEST_CASE("what a random block may say", "[sweep]") {
         const char* block;
         Lines messages;
     } cases[] = {
-        {"{random: 3}", {"5:17: 'sweep.random' expects a map, such as {samples: 20, draw: {train.lr: {log_uniform: [1e-4, 1e-2]}}}"}},
+        {"{random: 3}",
+         {"5:17: 'sweep.random' expects a map, such as {samples: 20, draw: {train.lr: {log_uniform: [1e-4, 1e-2]}}}"}},
         {"{random: {}}",
          {"5:17: 'sweep.random' has no 'draw'; write draw: {train.lr: {log_uniform: [1e-4, 1e-2]}}",
           "5:17: 'sweep.random' has no 'samples'; write how many are drawn, such as samples: 20"}},
@@ -160,24 +171,30 @@ TEST_CASE("what a random block may say", "[sweep]") {
         {"{random: {samples: 0, seed: -1, draw: {train.lr: {uniform: [1, 2]}}}}",
          {"5:27: 'sweep.random.samples' must be 1 to 10000, got 0", "5:36: 'sweep.random.seed' must be at least 0, got -1"}},
         {"{random: {samples: 2, draw: {train.lr: [1, 2]}}}",
-         {"5:47: " + draw + "' expects one distribution, such as {log_uniform: [1e-4, 1e-2]}; there are: uniform, log_uniform, integer, choice"}},
+         {"5:47: " + draw +
+          "' expects one distribution, such as {log_uniform: [1e-4, 1e-2]}; there are: uniform, log_uniform, integer, choice"}},
         {"{random: {samples: 2, draw: {train.lr: {lognormal: [1, 2]}}}}",
          {"5:48: unknown distribution 'lognormal' in " + draw + "'; there are: uniform, log_uniform, integer, choice"}},
         {"{random: {samples: 2, draw: {train.lr: {loguniform: [1, 2]}}}}",
          {"5:48: unknown distribution 'loguniform' in " + draw + "'; did you mean 'log_uniform'?"}},
-        {"{random: {samples: 2, draw: {train.lr: {uniform: 3}}}}", {"5:57: " + draw + ".uniform' expects its two ends: [low, high]"}},
+        {"{random: {samples: 2, draw: {train.lr: {uniform: 3}}}}",
+         {"5:57: " + draw + ".uniform' expects its two ends: [low, high]"}},
         {"{random: {samples: 2, draw: {train.lr: {uniform: [2, 1]}}}}",
          {"5:57: " + draw + ".uniform' expects the lower end first, then a higher one"}},
         {"{random: {samples: 2, draw: {train.lr: {log_uniform: [0, x]}}}}",
-         {"5:62: " + draw + ".log_uniform.0' must be above 0, got 0", "5:65: " + draw + ".log_uniform.1' expects a number, got 'x'"}},
-        {"{random: {samples: 2, draw: {train.lr: {integer: [1.5, 3]}}}}", {"5:58: " + draw + ".integer.0' expects an integer, got '1.5'"}},
-        {"{random: {samples: 2, draw: {train.lr: {integer: [0, 9000000000]}}}}", {"5:57: " + draw + ".integer' spans more than 2^32 values"}},
+         {"5:62: " + draw + ".log_uniform.0' must be above 0, got 0",
+          "5:65: " + draw + ".log_uniform.1' expects a number, got 'x'"}},
+        {"{random: {samples: 2, draw: {train.lr: {integer: [1.5, 3]}}}}",
+         {"5:58: " + draw + ".integer.0' expects an integer, got '1.5'"}},
+        {"{random: {samples: 2, draw: {train.lr: {integer: [0, 9000000000]}}}}",
+         {"5:57: " + draw + ".integer' spans more than 2^32 values"}},
         {"{random: {samples: 2, draw: {train.lr: {choice: []}}}}", {"5:56: " + draw + ".choice' expects a list of values"}},
         // What is drawn is held to the schema, at the place of its distribution.
         {"{random: {samples: 1, draw: {model.widht: {choice: [8]}, model.depth: {choice: [two]}}}}",
          {"5:43: unknown key 'widht' in 'model'; did you mean 'width'?", "5:88: 'model.depth' expects an integer, got 'two'"}},
         {"{random: {samples: 3, draw: {model.width: {integer: [-1, 0]}}}, grid: {train.lr: [fast]}}",
-         {"5:60: 'model.width' must be 1 to 1048576, got -1", "5:60: 'model.width' must be 1 to 1048576, got 0", "5:90: 'train.lr' expects a number, got 'fast'"}},
+         {"5:60: 'model.width' must be 1 to 1048576, got -1", "5:60: 'model.width' must be 1 to 1048576, got 0",
+          "5:90: 'train.lr' expects a number, got 'fast'"}},
     };
     for (const auto& [block, messages] : cases) {
         INFO(block);
@@ -192,19 +209,22 @@ TEST_CASE("excluded are the points whose resolved values match a whole entry", "
     const Experiment one = plan("{" + grid + ", exclude: [{model.mixer: softmax, train.lr: 0.01}]}");
     CHECK(values(one) == Lines{"softmax 0.001", "softmax 0.03", "delta 0.001", "delta 0.01", "delta 0.03"});
     CHECK(one.notes == Lines{"1 of 6 runs left out by sweep.exclude"});
-    CHECK(values(plan("{" + grid + ", exclude: [{model.mixer: softmax, train.lr: [1e-2, 30e-3]}, {model.mixer: delta, train.lr: 1e-3}]}")) ==
+    CHECK(values(plan("{" + grid +
+                      ", exclude: [{model.mixer: softmax, train.lr: [1e-2, 30e-3]}, {model.mixer: delta, train.lr: 1e-3}]}")) ==
           Lines{"softmax 0.001", "delta 0.01", "delta 0.03"});
     // Seeds and keys that nothing sweeps are resolved too.
-    CHECK(values(plan("{" + grid + ", seeds: 2, exclude: [{train.lr: [1e-2, 3e-2]}, {seed: 2, mixers.delta.heads: 1, model.mixer: delta}]}")) ==
+    CHECK(values(plan("{" + grid +
+                      ", seeds: 2, exclude: [{train.lr: [1e-2, 3e-2]}, {seed: 2, mixers.delta.heads: 1, model.mixer: delta}]}")) ==
           Lines{"softmax 0.001 1", "softmax 0.001 2", "delta 0.001 1"});
     const Experiment none = plan("{" + grid + ", exclude: [{model.mixer: sofmtax}, {mixers.conv.kernel: 3}]}");
     CHECK(none.runs.size() == 6);
-    CHECK(none.notes == Lines{"dir/f.yaml:5:88: this entry of sweep.exclude matches no run", "dir/f.yaml:5:112: this entry of sweep.exclude matches no run"});
+    CHECK(none.notes == Lines{"dir/f.yaml:5:88: this entry of sweep.exclude matches no run",
+                              "dir/f.yaml:5:112: this entry of sweep.exclude matches no run"});
 }
 
 TEST_CASE("lists and whole sections are excluded by what they are", "[sweep]") {
-    CHECK(values(plan("{grid: {model.layers: [[conv, delta], [delta], [softmax]]}, exclude: [{model.layers: [conv, delta]}, {model.layers: [[softmax]]}]}")) ==
-          Lines{"[delta]"});
+    CHECK(values(plan("{grid: {model.layers: [[conv, delta], [delta], [softmax]]}, exclude: [{model.layers: [conv, delta]}, "
+                      "{model.layers: [[softmax]]}]}")) == Lines{"[delta]"});
     const Experiment tasks = fake::parse(
         "sweep:\n  grid:\n    task: [{name: recall, train: [{}], test: [{}]}, {name: update, train: [{}], test: [{}]}]\n"
         "    model.mixer: [delta, softmax]\n  exclude: [{task: update, model.mixer: softmax}]\n");
@@ -216,24 +236,28 @@ TEST_CASE("an excluded point need not be right", "[sweep]") {
     CHECK(errors(grid + "[]}") == Lines{"dir/f.yaml:5:73: 'train.lr' must be above 0, got -1"});
     // The default, 0.001, stands where -1 could not be read: the point of -1 is not what is excluded.
     CHECK(errors(grid + "[{train.lr: 1e-3}]}") == Lines{"dir/f.yaml:5:73: 'train.lr' must be above 0, got -1"});
-    fake::parse("sweep:\n  grid:\n    task: [{name: recall, train: [{}], test: [{}]}, {name: update, train: [{}], test: [{}]}]\n"
-                "    mixers.softmax.heads: [1, 2]\n  exclude: [{task.name: update}]\n");
+    fake::parse(
+        "sweep:\n  grid:\n    task: [{name: recall, train: [{}], test: [{}]}, {name: update, train: [{}], test: [{}]}]\n"
+        "    mixers.softmax.heads: [1, 2]\n  exclude: [{task.name: update}]\n");
     Catalog catalog = fake::catalog();
     catalog.check_task = [](const std::string&, const void* options) {
         if (static_cast<const fake::Recall*>(options)->pairs > 16) fail(ExitCode::usage, "too many pairs");
     };
     const auto parse = [&](const std::string& exclude) {
-        return parse_experiment("f.yaml", small + "sweep: {grid: {task.test.1.pairs: [8, 32]}, exclude: " + exclude + "}\n", {}, catalog, {});
+        return parse_experiment("f.yaml", small + "sweep: {grid: {task.test.1.pairs: [8, 32]}, exclude: " + exclude + "}\n", {},
+                                catalog, {});
     };
     CHECK_THAT(error_of([&] { parse("[]"); }), ContainsSubstring("too many pairs"));
     CHECK(parse("[{task.test.1.pairs: 32}]").runs.size() == 1);
 }
 
 TEST_CASE("what an exclusion may say", "[sweep]") {
-    const std::string grid = "{grid: {train.lr: [1, 2]}, exclude: ", form = "'sweep.exclude' expects a list of maps, such as [{model.mixer: softmax, train.lr: 1e-2}]";
+    const std::string grid = "{grid: {train.lr: [1, 2]}, exclude: ",
+                      form = "'sweep.exclude' expects a list of maps, such as [{model.mixer: softmax, train.lr: 1e-2}]";
     CHECK(errors(grid + "{train.lr: 1}}") == Lines{"dir/f.yaml:5:44: " + form});
     CHECK(errors(grid + "[{}, train.lr]}") == Lines{"dir/f.yaml:5:45: " + form, "dir/f.yaml:5:49: " + form});
-    CHECK(errors(grid + "[{train.l: 1}]}") == Lines{"dir/f.yaml:5:46: 'sweep.exclude': no run has the key 'train.l'; did you mean 'train.lr'?"});
+    CHECK(errors(grid + "[{train.l: 1}]}") ==
+          Lines{"dir/f.yaml:5:46: 'sweep.exclude': no run has the key 'train.l'; did you mean 'train.lr'?"});
     CHECK(errors(grid + "[{mixers.delta.haeds: 1}]}") ==
           Lines{"dir/f.yaml:5:46: 'sweep.exclude': no run has the key 'mixers.delta.haeds'; did you mean 'mixers.delta.heads'?"});
     CHECK(errors(grid + "[{train.lr: 1}, {train.lr: 2}]}") == Lines{"dir/f.yaml:5:45: 'sweep.exclude' leaves no run"});
@@ -259,21 +283,30 @@ TEST_CASE("lanes are the planner's choice unless given", "[sweep]") {
 TEST_CASE("every block can be set on the command line", "[sweep]") {
     CHECK(values(plan("{seeds: 1}", {"sweep.zip.train.lr=[1, 2]", "sweep.zip.train.batch=[8, 16]"})) == Lines{"1.0 8", "2.0 16"});
     CHECK(values(plan("{seeds: 1}", {"sweep.random.samples=2", "sweep.random.draw.train.batch={integer: [5, 5000]}"})).size() == 2);
-    CHECK(values(plan("{grid: {train.lr: [1, 2, 3]}, exclude: [{train.lr: 1}]}", {"sweep.exclude.0.train.lr=3"})) == Lines{"1.0", "2.0"});
-    CHECK(errors("{random: {samples: 2, draw: {train.lr: {uniform: [1, 2]}}}}", {"train.lr=3"}) ==
-          Lines{"<command line>:argument 1: 'train.lr' has no effect: the sweep sets 'train.lr'; set sweep.random.draw.train.lr={…}"});
+    CHECK(values(plan("{grid: {train.lr: [1, 2, 3]}, exclude: [{train.lr: 1}]}", {"sweep.exclude.0.train.lr=3"})) ==
+          Lines{"1.0", "2.0"});
+    CHECK(
+        errors("{random: {samples: 2, draw: {train.lr: {uniform: [1, 2]}}}}", {"train.lr=3"}) ==
+        Lines{
+            "<command line>:argument 1: 'train.lr' has no effect: the sweep sets 'train.lr'; set sweep.random.draw.train.lr={…}"});
 }
 
 TEST_CASE("an integer that is drawn with a fraction is one error, which says what to write", "[sweep]") {
-    CHECK(errors("{random: {samples: 50, draw: {train.batch: {uniform: [16, 64]}, task.pairs: {log_uniform: [1, 9]}, train.lr: {uniform: [1, 2]}}}}") ==
-          Lines{"dir/f.yaml:5:38: 'train.batch' is an integer, and uniform draws numbers with a fraction; write {integer: [low, high]}",
-                "dir/f.yaml:5:72: 'task.pairs' is an integer, and log_uniform draws numbers with a fraction; write {integer: [low, high]}"});
+    CHECK(
+        errors("{random: {samples: 50, draw: {train.batch: {uniform: [16, 64]}, task.pairs: {log_uniform: [1, 9]}, train.lr: "
+               "{uniform: [1, 2]}}}}") ==
+        Lines{
+            "dir/f.yaml:5:38: 'train.batch' is an integer, and uniform draws numbers with a fraction; write {integer: [low, high]}",
+            "dir/f.yaml:5:72: 'task.pairs' is an integer, and log_uniform draws numbers with a fraction; write {integer: [low, "
+            "high]}"});
     CHECK(errors("{random: {samples: 2, draw: {train.lr: {uniform: [-1e308, 1e308]}}}}") ==
           Lines{"dir/f.yaml:5:57: 'sweep.random.draw.train.lr.uniform' spans more than a number can hold"});
 }
 
 TEST_CASE("seeds end where integers end", "[sweep]") {
-    const auto report = [](const std::string& seed) { return first_line(error_of([&] { fake::parse(small + "seed: " + seed + "\nsweep: {seeds: 3}\n"); })); };
+    const auto report = [](const std::string& seed) {
+        return first_line(error_of([&] { fake::parse(small + "seed: " + seed + "\nsweep: {seeds: 3}\n"); }));
+    };
     CHECK(report("9223372036854775807") ==
           "dir/f.yaml:6:16: 'sweep.seeds' counts up from seed 9223372036854775807, past the largest integer; lower 'seed'");
     CHECK(report("9223372036854775806") != "");
@@ -283,7 +316,8 @@ TEST_CASE("seeds end where integers end", "[sweep]") {
 TEST_CASE("a sweep of a thousand million runs is refused at once, with what else is wrong", "[sweep]") {
     std::string values = "1";
     for (int i = 2; i <= 1000; ++i) values += fmt::format(", {}", i);
-    const std::string grid = fmt::format("{{grid: {{train.lr: [{0}], train.batch: [{0}], train.steps: [{0}]}}, seeds: 9223372036854775807}}", values);
+    const std::string grid =
+        fmt::format("{{grid: {{train.lr: [{0}], train.batch: [{0}], train.steps: [{0}]}}, seeds: 9223372036854775807}}", values);
     CHECK(errors(grid) == Lines{"dir/f.yaml:5:8: more than 10000 runs"});
     CHECK(errors(grid + "\nmodel: {widht: 3}") ==
           Lines{"dir/f.yaml:5:8: more than 10000 runs", "dir/f.yaml:6:9: unknown key 'widht' in 'model'; did you mean 'width'?"});
@@ -306,5 +340,7 @@ TEST_CASE("one run of a plan is chosen by its number or its id", "[sweep]") {
     CHECK(error_of([&] { only("0"); }) == "--only 0: the plan has the runs 1 to 4; `--dry-run` lists them");
     for (const char* word : {"x", "1f", "ffffffff", "123456789012345678901234567890"})
         CHECK(error_of([&] { only(word); }) ==
-              fmt::format("--only {}: no run of the plan; write its number, or at least six digits of its id (`--dry-run` lists them)", word));
+              fmt::format(
+                  "--only {}: no run of the plan; write its number, or at least six digits of its id (`--dry-run` lists them)",
+                  word));
 }

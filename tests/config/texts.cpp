@@ -1,10 +1,10 @@
-// Texts of every kind are written so that this reader and PyYAML read them back alike, and what PyYAML writes is read as it meant it.
-// tests/golden/texts.yaml is what is written here; tests/python/test_texts.py holds PyYAML to it. texts_pyyaml.yaml is PyYAML's.
+// Texts of every kind are written so that this reader and PyYAML read them back alike, and what PyYAML writes is read as it meant
+// it. tests/golden/texts.yaml is what is written here; tests/python/test_texts.py holds PyYAML to it. texts_pyyaml.yaml is
+// PyYAML's.
 #include "catch.h"
-#include "errors.h"
-
 #include "config/schema_fields.h"
 #include "core/file.h"
+#include "errors.h"
 #include "source_dir.h"
 
 #include <fmt/format.h>
@@ -42,11 +42,12 @@ std::vector<std::string> texts() {
         add(fmt::format("{}b{}", c, c));
     }
     for (const char* text :
-         {"",      "null",   "Null", "NULL", "~",    "true",  "True",  "TRUE",  "false", "yes",      "Yes",  "no",   "on",   "Off",
-          "y",     "n",      "1e3",  "1.0",  "-3",   "0x10",  "010",   "0o17",  "1_000", ".inf",     "-.inf", ".nan", "inf", "0..3",
-          "12:30", "2001-01-01", "---", "...", "--- a", "- a", "? a",  ": a",   "a: b",  "a:",       "a #b", "#a",   "<<",   "!a",
-          "&a",    "*a",     "%a",   "@a",   "'a'",  "\"a\"", "\\n",   "\\",    "{a: b}", "[a]",     "a, b", "|",    ">",    "  a",
-          "a  ",   "a  b",   "a\n",  "\na",  "a\n\nb", "a\n b\n", "a\r\nb", "a\t\tb", "é ß", "it's \"so\""})
+         {"",      "null", "Null",  "NULL",  "~",   "true",   "True",    "TRUE",       "false",  "yes", "Yes",
+          "no",    "on",   "Off",   "y",     "n",   "1e3",    "1.0",     "-3",         "0x10",   "010", "0o17",
+          "1_000", ".inf", "-.inf", ".nan",  "inf", "0..3",   "12:30",   "2001-01-01", "---",    "...", "--- a",
+          "- a",   "? a",  ": a",   "a: b",  "a:",  "a #b",   "#a",      "<<",         "!a",     "&a",  "*a",
+          "%a",    "@a",   "'a'",   "\"a\"", "\\n", "\\",     "{a: b}",  "[a]",        "a, b",   "|",   ">",
+          "  a",   "a  ",  "a  b",  "a\n",   "\na", "a\n\nb", "a\n b\n", "a\r\nb",     "a\t\tb", "é ß", "it's \"so\""})
         add(text);
     add(std::string(500, 'a'));
     std::string long_words;
@@ -76,7 +77,8 @@ TEST_CASE("every text is written so that it reads back, as a key and as a value"
     check_texts(parse_yaml("flow", emit_flow(root)));
     CHECK(parse_yaml("block", yaml).same_content(root));
     CHECK(parse_yaml("comments", emit_yaml(root, [](const std::string& path) { return path; })).same_content(root));
-    const bool visible = std::none_of(yaml.begin(), yaml.end(), [](char c) { return (c != '\n' && c >= 0 && c < 0x20) || c == 0x7F; });
+    const bool visible =
+        std::none_of(yaml.begin(), yaml.end(), [](char c) { return (c != '\n' && c >= 0 && c < 0x20) || c == 0x7F; });
     CHECK(visible);
     if (std::getenv("PALIMPSEST_REGENERATE")) write_file_atomic(golden, yaml);
     CHECK(yaml == read_file(golden));
@@ -104,11 +106,14 @@ TEST_CASE("a text of line ends alone is read from its escapes only", "[texts]") 
 }
 
 TEST_CASE("bytes that are not UTF-8 become a mark of what was lost", "[texts]") {
-    for (const char* text : {"a\xFF" "b", "a\xC3", "\xED\xA0\x80", "\xC0\x80", "\xF4\x90\x80\x80"}) {
+    for (const char* text : {"a\xFF"
+                             "b",
+                             "a\xC3", "\xED\xA0\x80", "\xC0\x80", "\xF4\x90\x80\x80"}) {
         const std::string yaml = emit_yaml(fields::write(std::string(text)));
         CHECK_THAT(parse_yaml("f", "t: " + yaml).find("t")->text, ContainsSubstring("\xEF\xBF\xBD"));
     }
-    CHECK(emit_flow(fields::write(std::string("a\xFF" "b"))) == "\"a\\ufffdb\"");
+    CHECK(emit_flow(fields::write(std::string("a\xFF"
+                                              "b"))) == "\"a\\ufffdb\"");
 }
 
 TEST_CASE("characters that two readers would read two ways are refused as they stand", "[texts]") {

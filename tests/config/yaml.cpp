@@ -1,7 +1,6 @@
 #include "catch.h"
-#include "errors.h"
-
 #include "config/diagnostics.h"
+#include "errors.h"
 
 #include <functional>
 
@@ -38,7 +37,11 @@ TEST_CASE("scalars, lists and maps with their places", "[yaml]") {
 
 TEST_CASE("places count characters, whatever the line ends, tabs and marks before them", "[yaml]") {
     CHECK(at(parse_yaml("f", "a: 1\r\nb: 2\r\n"), "b").source.where() == "f:2:4");
-    CHECK(at(parse_yaml("f", "\xEF\xBB\xBF" "a: 1\n"), "a").source.where() == "f:1:4");
+    CHECK(at(parse_yaml("f",
+                        "\xEF\xBB\xBF"
+                        "a: 1\n"),
+             "a")
+              .source.where() == "f:1:4");
     CHECK(at(at(parse_yaml("f", "é: {ü: ß, y: 2}\n"), "é"), "y").source.where() == "f:1:14");
     CHECK(at(parse_yaml("f", "a: \t1\n"), "a").source.where() == "f:1:5");
     CHECK(at(at(parse_yaml("f", "a: {\n\tb: 1}\n"), "a"), "b").source.where() == "f:2:5");
@@ -122,8 +125,10 @@ TEST_CASE("syntax errors say what to mend, where it is", "[yaml]") {
         {"a: @x\n", "f.yaml:1:4: a text that begins with '@' must be quoted"},
         {"a: \xff\n", "f.yaml:1:4: byte 0xff is not UTF-8"},
         {"a: b\xC3\n", "f.yaml:1:5: byte 0xc3 is not UTF-8"},
-        {std::string("a: 1\0b: 2\n", 10), "f.yaml:1:5: control character U+0000 is not read as it stands; a text that is to hold it writes \\0 in double quotes"},
-        {"a: 1\x04\nb: 2\n", "f.yaml:1:5: control character U+0004 is not read as it stands; a text that is to hold it writes \\x04 in double quotes"},
+        {std::string("a: 1\0b: 2\n", 10),
+         "f.yaml:1:5: control character U+0000 is not read as it stands; a text that is to hold it writes \\0 in double quotes"},
+        {"a: 1\x04\nb: 2\n",
+         "f.yaml:1:5: control character U+0004 is not read as it stands; a text that is to hold it writes \\x04 in double quotes"},
     };
     for (const auto& [text, message] : cases) {
         INFO(text);

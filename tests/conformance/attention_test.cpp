@@ -1,7 +1,6 @@
 // Softmax attention and BaseConv against their equations, from the parameters.
-#include "parts.h"
-
 #include "ops/layers.h"
+#include "parts.h"
 
 using namespace palimpsest;
 using namespace palimpsest::conformance;
@@ -22,8 +21,10 @@ TEST_CASE("softmax attention is the softmax of its scaled products, for every no
             };
             if (norm == "rms") p["k_norm.weight"].copy_(at::arange(D, x.options()) / D + 0.5);
             const double root = std::sqrt(static_cast<double>(D));
-            const at::Tensor logits = at::matmul(oriented(0, "q_norm"), oriented(1, "k_norm").transpose(-1, -2)) * (norm == "l2" ? root : 1 / root);
-            const at::Tensor weight = logits.exp().tril(), o = at::matmul(weight / weight.sum(-1, true), qkv.select(2, 2).transpose(1, 2));
+            const at::Tensor logits =
+                at::matmul(oriented(0, "q_norm"), oriented(1, "k_norm").transpose(-1, -2)) * (norm == "l2" ? root : 1 / root);
+            const at::Tensor weight = logits.exp().tril(),
+                             o = at::matmul(weight / weight.sum(-1, true), qkv.select(2, 2).transpose(1, 2));
             CHECK(within(p.forward(x), at::matmul(o.transpose(1, 2).flatten(2), p["out.weight"]) + p["out.bias"], 1e-12));
         }
     }

@@ -81,13 +81,9 @@ Deterministic::Deterministic() : before_(at::globalContext().deterministicAlgori
 
 Deterministic::~Deterministic() { at::globalContext().setDeterministicAlgorithms(before_, false); }
 
-Threads::Threads(int count) : before_(at::get_num_threads()) {
-    at::set_num_threads(count);
-}
+Threads::Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
 
-Threads::~Threads() {
-    at::set_num_threads(before_);
-}
+Threads::~Threads() { at::set_num_threads(before_); }
 
 at::Device test_device() {
     const char* name = std::getenv("PALIMPSEST_TEST_DEVICE");

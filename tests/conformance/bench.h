@@ -2,9 +2,8 @@
 // on inputs that repeat. A new mixer is tested here before its author writes a test.
 #pragma once
 
-#include "mixers/mixer.h"
-
 #include "catch.h"
+#include "mixers/mixer.h"
 
 #include <string>
 #include <utility>
@@ -49,7 +48,7 @@ struct Unit {
 constexpr std::int64_t width = 16;
 constexpr std::int64_t longest = 128;
 
-class Deterministic {   // torch's deterministic algorithms while it lives
+class Deterministic {  // torch's deterministic algorithms while it lives
 public:
     Deterministic();
     ~Deterministic();

@@ -1,9 +1,9 @@
-// Law: an option of a mixer changes its parameters or its output, or says beside what it does not; and a mixer names what it looks at of
-// the model and the run.
-#include "bench.h"
-
-#include "core/error.h"
+// Law: an option of a mixer changes its parameters or its output, or says beside what it does not; and a mixer names what it looks
+// at of the model and the run.
 #include "effect_law.h"
+
+#include "bench.h"
+#include "core/error.h"
 
 using namespace palimpsest;
 using namespace palimpsest::conformance;
@@ -54,8 +54,10 @@ TEST_CASE("an option of a mixer has an effect or says where it has none", "[law]
         const MixerKind& kind = get_mixer(name);
         std::vector<std::shared_ptr<void>> bases;
         for (const Variant& variant : variants())
-            if (variant.mixer == name && (variant.options.empty() || variant.options.size() > 1)) bases.push_back(Unit(variant, {1}, at::kFloat).options);
-        CHECK(EffectLaw(kind.schema(), [&](const void* options) { return outcome(kind, options); }).breaches(bases) == std::vector<std::string>{});
+            if (variant.mixer == name && (variant.options.empty() || variant.options.size() > 1))
+                bases.push_back(Unit(variant, {1}, at::kFloat).options);
+        CHECK(EffectLaw(kind.schema(), [&](const void* options) { return outcome(kind, options); }).breaches(bases) ==
+              std::vector<std::string>{});
     }
 }
 

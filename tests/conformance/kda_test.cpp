@@ -1,7 +1,6 @@
 // Kimi Delta Attention against its equations, written out token by token from the parameters; its sizes; what it reduces to.
-#include "parts.h"
-
 #include "mixers/gates.h"
+#include "parts.h"
 
 using namespace palimpsest;
 using namespace palimpsest::conformance;
@@ -9,7 +8,8 @@ using namespace palimpsest::conformance;
 namespace {
 
 // S = alpha S; S += beta k (v - S^T k)^T; o = S^T q / sqrt K. q, k, alpha [B, T, H, K], v [B, T, H, V], beta [B, T, H].
-at::Tensor faded_delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& beta, const at::Tensor& alpha) {
+at::Tensor faded_delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& beta,
+                            const at::Tensor& alpha) {
     at::Tensor S = at::zeros({q.size(0), q.size(2), q.size(3), v.size(3)}, q.options());
     std::vector<at::Tensor> o;
     for (std::int64_t t = 0; t < q.size(1); ++t) {
@@ -30,7 +30,12 @@ TEST_CASE("pitfall 21: KDA fades feature by feature, then replaces; value heads 
     for (const std::string gate : {"softplus", "bounded"}) {
         INFO(gate);
         Parts p({"kda",
-                 {{"short_conv", "0"}, {"heads", "2"}, {"value_heads", "4"}, {"expand_k", "0.5"}, {"expand_v", "2"}, {"gate", gate},
+                 {{"short_conv", "0"},
+                  {"heads", "2"},
+                  {"value_heads", "4"},
+                  {"expand_k", "0.5"},
+                  {"expand_v", "2"},
+                  {"gate", gate},
                   {"lower_bound", "-3"}},
                  false});
         const at::Tensor x = 2 * noise({2, 20, width}, 6, at::kDouble);
@@ -51,7 +56,8 @@ TEST_CASE("pitfall 21: KDA fades feature by feature, then replaces; value heads 
 
 TEST_CASE("published sizes of KDA") {
     CHECK(parameter_count("kda", 2048, {{"heads", "16"}}) == 17'887'376);
-    CHECK(parameter_count("kda", 2304, {{"heads", "32"}, {"expand_k", "1.7777777777777777"}, {"expand_v", "1.7777777777777777"}}) == 39'518'368);
+    CHECK(parameter_count("kda", 2304, {{"heads", "32"}, {"expand_k", "1.7777777777777777"}, {"expand_v", "1.7777777777777777"}}) ==
+          39'518'368);
     Unit unit({"kda", {{"heads", "1"}, {"value_heads", "2"}}, false}, {1}, at::kFloat);
     State state;
     const at::NoGradGuard no_grad;
@@ -78,7 +84,8 @@ TEST_CASE("pitfall 25 and 28: no decay gate lets a memory grow", "[pitfall]") {
     nn::Scope scope;
     scope.parameters = &parameters;
     scope.model = &model;
-    const DecayGate per_head(scope.sub("head"), "mixers.test", 3, 1, 1, 16), per_feature(scope.sub("feature"), "mixers.test", 3, 4, 1, 16);
+    const DecayGate per_head(scope.sub("head"), "mixers.test", 3, 1, 1, 16),
+        per_feature(scope.sub("feature"), "mixers.test", 3, 4, 1, 16);
     const DecayGate bounded(scope.sub("bounded"), 3, 4, -5);
     parameters.allocate({1, 2}, {1, 1}, test_device(), at::kFloat);
     for (const double far : {-1e4, -100.0, -1.0, 0.0, 1.0, 100.0, 1e4}) {
@@ -95,10 +102,13 @@ TEST_CASE("pitfall 25 and 28: no decay gate lets a memory grow", "[pitfall]") {
 }
 
 TEST_CASE("KDA refuses options that do not fit") {
-    CHECK(refusal({"kda", {{"value_heads", "3"}, {"expand_v", "1.5"}}, false}) == "mixers.kda.value_heads: 3 is no multiple of the 2 heads");
+    CHECK(refusal({"kda", {{"value_heads", "3"}, {"expand_v", "1.5"}}, false}) ==
+          "mixers.kda.value_heads: 3 is no multiple of the 2 heads");
     CHECK(refusal({"kda", {{"decay_low", "20"}}, false}) == "mixers.kda.decay_low: 20 is above decay_high 16");
-    CHECK(refusal({"kda", {{"heads", "3"}}, false}) == "mixers.kda.expand_k: 1 x model.width 16 is 16 features, which 3 heads do not divide");
+    CHECK(refusal({"kda", {{"heads", "3"}}, false}) ==
+          "mixers.kda.expand_k: 1 x model.width 16 is 16 features, which 3 heads do not divide");
     for (const char* bound : {"0", "1", "-5.1"}) {
-        CHECK_THROWS_WITH(Unit({"kda", {{"lower_bound", bound}}, false}, {1}, at::kFloat), ContainsSubstring("mixers.kda.lower_bound"));
+        CHECK_THROWS_WITH(Unit({"kda", {{"lower_bound", bound}}, false}, {1}, at::kFloat),
+                          ContainsSubstring("mixers.kda.lower_bound"));
     }
 }

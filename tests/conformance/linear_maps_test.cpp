@@ -17,7 +17,8 @@ Row dpfp(const Row& x, std::int64_t nu) {
     for (const double value : x) parts.push_back(std::max(-value, 0.0));
     const auto n = static_cast<std::int64_t>(parts.size());
     for (std::int64_t j = 1; j <= nu; ++j) {
-        for (std::int64_t i = 0; i < n; ++i) products.push_back(parts[static_cast<std::size_t>(i)] * parts[static_cast<std::size_t>((i - j + n) % n)]);
+        for (std::int64_t i = 0; i < n; ++i)
+            products.push_back(parts[static_cast<std::size_t>(i)] * parts[static_cast<std::size_t>((i - j + n) % n)]);
     }
     return products;
 }
@@ -29,8 +30,10 @@ double dot(const Row& a, const Row& b) {
 }
 
 // Linear attention, head by head and number by number: o_t = sum_j w(q_t, k_j) v_j / sum_j w(q_t, k_j), or without the division.
-at::Tensor attention(Parts& p, const at::Tensor& x, std::int64_t heads, bool normalise, const std::function<double(const Row&, const Row&)>& w) {
-    const at::Tensor q = p.heads(x, "q", heads).to(at::kCPU), k = p.heads(x, "k", heads).to(at::kCPU), v = p.heads(x, "v", heads).to(at::kCPU);
+at::Tensor attention(Parts& p, const at::Tensor& x, std::int64_t heads, bool normalise,
+                     const std::function<double(const Row&, const Row&)>& w) {
+    const at::Tensor q = p.heads(x, "q", heads).to(at::kCPU), k = p.heads(x, "k", heads).to(at::kCPU),
+                     v = p.heads(x, "v", heads).to(at::kCPU);
     const auto row = [](const at::Tensor& all, std::int64_t b, std::int64_t t, std::int64_t h) {
         const at::Tensor r = all[b][t][h].contiguous();
         return Row(r.const_data_ptr<double>(), r.const_data_ptr<double>() + r.numel());
@@ -53,8 +56,11 @@ at::Tensor attention(Parts& p, const at::Tensor& x, std::int64_t heads, bool nor
 }
 
 Variant plain(const std::string& map, bool normalise, std::vector<std::pair<std::string, std::string>> more) {
-    std::vector<std::pair<std::string, std::string>> options = {
-        {"feature_map", map}, {"normalise", normalise ? "true" : "false"}, {"short_conv", "0"}, {"out_norm", "false"}, {"eps", "1e-30"}};
+    std::vector<std::pair<std::string, std::string>> options = {{"feature_map", map},
+                                                                {"normalise", normalise ? "true" : "false"},
+                                                                {"short_conv", "0"},
+                                                                {"out_norm", "false"},
+                                                                {"eps", "1e-30"}};
     options.insert(options.end(), more.begin(), more.end());
     return {"linear", options, false};
 }

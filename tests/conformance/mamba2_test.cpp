@@ -50,7 +50,8 @@ TEST_CASE("Mamba-2 is its recurrence; heads share the keys of the nearest group"
     }
 }
 
-TEST_CASE("pitfall 23: Mamba-2 starts with rates in [1, 16], time steps in [0.001, 0.1] and a skip of 1, none of them decayed", "[pitfall]") {
+TEST_CASE("pitfall 23: Mamba-2 starts with rates in [1, 16], time steps in [0.001, 0.1] and a skip of 1, none of them decayed",
+          "[pitfall]") {
     const Variant many{"mamba2", {{"heads", "32"}}, false};
     std::vector<std::uint64_t> seeds;
     for (std::uint64_t seed = 0; seed < 100; ++seed) seeds.push_back(seed);
@@ -68,7 +69,8 @@ TEST_CASE("pitfall 23: Mamba-2 starts with rates in [1, 16], time steps in [0.00
     const at::Tensor rate = start.at("mixer.a_log").exp(), dt = (1 + start.at("mixer.dt_bias").exp()).log();
     CHECK(rate.min().item<double>() >= 1);
     CHECK(rate.max().item<double>() <= 16);
-    // 3200 draws of a uniform number of width 15: within 5 standard errors; log(1..H) would have another mean and no spread over seeds
+    // 3200 draws of a uniform number of width 15: within 5 standard errors; log(1..H) would have another mean and no spread over
+    // seeds
     CHECK(rate.mean().item<double>() == Approx(8.5).margin(5 * 15 / std::sqrt(12 * 3200.0)));
     CHECK(rate.std(0).min().item<double>() > 3);
     CHECK(dt.min().item<double>() > 0.00099);
@@ -98,7 +100,8 @@ TEST_CASE("published size of Mamba-2; what it refuses") {
     unit.mixer->forward(noise({1, 1, 5, width}, 1, at::kFloat), &state, StepContext{});
     CHECK(state["memory"].numel() == 2 * width * 12);
     CHECK(state["conv"].numel() == 3 * (2 * width + 2 * 12));
-    CHECK(refusal({"mamba2", {{"heads", "4"}, {"groups", "3"}}, false}) == "mixers.mamba2.groups: 3 groups do not divide the 4 heads");
+    CHECK(refusal({"mamba2", {{"heads", "4"}, {"groups", "3"}}, false}) ==
+          "mixers.mamba2.groups: 3 groups do not divide the 4 heads");
     CHECK(refusal({"mamba2", {{"heads", "3"}}, false}) ==
           "mixers.mamba2.expand: 2 x model.width 16 is 32 features, which 3 heads do not divide");
     CHECK(refusal({"mamba2", {{"decay_low", "20"}}, false}) == "mixers.mamba2.decay_low: 20 is above decay_high 16");

@@ -1,6 +1,5 @@
 // The laws of ARCHITECTURE, over every registered mixer: lanes, splits, causality, determinism, bytes of the state.
 #include "bench.h"
-
 #include "core/error.h"
 
 #include <fmt/ranges.h>
@@ -39,9 +38,7 @@ std::vector<std::vector<std::int64_t>> ways_to_cut(std::int64_t length) {
     return ways;
 }
 
-std::string text(const std::vector<std::int64_t>& lengths) {
-    return fmt::format("{}", fmt::join(lengths, "+"));
-}
+std::string text(const std::vector<std::int64_t>& lengths) { return fmt::format("{}", fmt::join(lengths, "+")); }
 
 }  // namespace
 
@@ -181,9 +178,7 @@ TEST_CASE("bytes of a state are those of its tensors, and constant unless the fa
             CHECK(state.bytes() * 2 * 3 == sum);
             bytes.push_back(state.bytes());
         }
-        if (get_mixer(variant.mixer).facts().growing_state)
-            CHECK(bytes[1] > bytes[0]);
-        else
-            CHECK(bytes[1] == bytes[0]);
+        if (get_mixer(variant.mixer).facts().growing_state) CHECK(bytes[1] > bytes[0]);
+        else CHECK(bytes[1] == bytes[0]);
     }
 }

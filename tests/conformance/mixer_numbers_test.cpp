@@ -61,8 +61,8 @@ TEST_CASE("agreement: from a memory that is not empty, its gradient included") {
         Named outputs, gradients;  // y and the state it ends in; gradients of x and of the state it starts from
     };
     for (const Variant& variant : variants()) {
-        // The state that 20 tokens leave, every number of it times one of its own: the state of no sequence, and of full rank. A factor
-        // above 0 keeps the sign of a normaliser.
+        // The state that 20 tokens leave, every number of it times one of its own: the state of no sequence, and of full rank. A
+        // factor above 0 keeps the sign of a normaliser.
         State start;
         StepContext context;
         {
@@ -71,7 +71,8 @@ TEST_CASE("agreement: from a memory that is not empty, its gradient included") {
         }
         context.position = before;
         std::uint64_t key = 4;
-        for (auto& [name, tensor] : start.tensors()) tensor = tensor * (1 + 0.5 * at::tanh(noise(tensor.sizes().vec(), key++, at::kDouble)));
+        for (auto& [name, tensor] : start.tensors())
+            tensor = tensor * (1 + 0.5 * at::tanh(noise(tensor.sizes().vec(), key++, at::kDouble)));
         const at::Tensor x = noise({2, 2, length, width}, 1, at::kDouble), weight = noise({2, 2, length, width}, 2, at::kDouble);
 
         const auto continued = [&](at::ScalarType type, ops::Backend backend) {
@@ -89,14 +90,16 @@ TEST_CASE("agreement: from a memory that is not empty, its gradient included") {
                 if (tensor.requires_grad()) loss = loss + (tensor * noise(tensor.sizes().vec(), seed++, type)).sum();
             }
             loss.backward();
-            for (const auto& [name, tensor] : leaves) out.gradients[name] = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);
+            for (const auto& [name, tensor] : leaves)
+                out.gradients[name] = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);
             return out;
         };
         const Continued oracle = continued(at::kDouble, ops::Backend::reference);
         for (const auto& [type, backend, forward, backward] : {std::tuple{at::kDouble, ops::Backend::chunk, 1e-12, 1e-11},
                                                                {at::kFloat, ops::Backend::reference, 1e-5, 1e-4},
                                                                {at::kFloat, ops::Backend::chunk, 2e-5, 1e-4}}) {
-            INFO(variant.title() << (type == at::kDouble ? ", fp64" : ", fp32") << (backend == ops::Backend::chunk ? ", chunk" : ", reference"));
+            INFO(variant.title() << (type == at::kDouble ? ", fp64" : ", fp32")
+                                 << (backend == ops::Backend::chunk ? ", chunk" : ", reference"));
             const Continued found = continued(type, backend);
             for (const auto& [name, tensor] : oracle.outputs) {
                 INFO(name);

@@ -1,6 +1,5 @@
 // The registry: one file a mixer, facts that docs are made of, errors that name what would be right.
 #include "bench.h"
-
 #include "core/error.h"
 #include "source_dir.h"
 

@@ -1,9 +1,9 @@
 // The laws at the level of the model: lanes with MLPs and dropout, causality, positions that continue, the head at scored
 // positions.
-#include "bench.h"
-
-#include "core/error.h"
 #include "model/model.h"
+
+#include "bench.h"
+#include "core/error.h"
 #include "ops/layers.h"
 
 #include <ATen/ops/gelu.h>
@@ -218,10 +218,8 @@ TEST_CASE("model: positions matter where they should") {
         Model model = build(spec, {{7, 1}});
         const at::Tensor a = model.hidden(ids, nullptr, StepContext{}).select(2, 4),
                          b = model.hidden(swapped, nullptr, StepContext{}).select(2, 4);
-        if (positions == Positions::none)
-            CHECK(within(a, b, 1e-12));
-        else
-            CHECK(distance(a, b).rms > 1e-3);
+        if (positions == Positions::none) CHECK(within(a, b, 1e-12));
+        else CHECK(distance(a, b).rms > 1e-3);
     }
 }
 
@@ -261,7 +259,7 @@ TEST_CASE("model: gradients of a step repeat bit for bit") {
     // Two threads and as many rows as make ATen use both: the gradient of advanced indexing fails here as soon as both threads run
     // at once.
     const Threads two(2);
-    const Deterministic deterministic;  // the promise: always on the CPU, in this mode on CUDA
+    const Deterministic deterministic;         // the promise: always on the CPU, in this mode on CUDA
     for (const std::int64_t lanes : {1, 3}) {  // 3: the threads meet in the middle of a lane
         RunSpec spec = small({"base_conv", "softmax"});
         spec.model.width = 32;

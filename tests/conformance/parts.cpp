@@ -25,7 +25,8 @@ at::Tensor rms_normed(const at::Tensor& x, const at::Tensor& weight, double eps)
     return weight * x / (x.square().mean(-1, true) + eps).sqrt();
 }
 
-std::int64_t parameter_count(const std::string& mixer, std::int64_t d, const std::vector<std::pair<std::string, std::string>>& changed) {
+std::int64_t parameter_count(const std::string& mixer, std::int64_t d,
+                             const std::vector<std::pair<std::string, std::string>>& changed) {
     const MixerKind& kind = get_mixer(mixer);
     const auto options = kind.schema().make_default();
     Value map = Value::map();

@@ -1,8 +1,8 @@
-// Performer against its estimate of softmax attention, written out from the parameters; the law of its random directions; redrawing.
-#include "parts.h"
-
+// Performer against its estimate of softmax attention, written out from the parameters; the law of its random directions;
+// redrawing.
 #include "core/error.h"
 #include "model/model.h"
+#include "parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -43,8 +43,12 @@ TEST_CASE("Performer is attention under its estimate of the softmax kernel") {
     for (const Case& c : {Case{"exp", "none", "0", "1e-30"}, Case{"exp", "l2", "5", "1e-30"}, Case{"relu", "none", "0", "1e-3"}}) {
         INFO("kernel " << c.kernel << ", qk_norm " << c.norm << ", features " << c.features);
         Parts p({"performer",
-                 {{"kernel", c.kernel}, {"qk_norm", c.norm}, {"features", c.features}, {"eps", c.eps},
-                  {"short_conv", "0"}, {"out_norm", "false"}},
+                 {{"kernel", c.kernel},
+                  {"qk_norm", c.norm},
+                  {"features", c.features},
+                  {"eps", c.eps},
+                  {"short_conv", "0"},
+                  {"out_norm", "false"}},
                  false});
         const at::Tensor w = p["directions"];
         const std::int64_t m = w.size(0);
@@ -97,7 +101,8 @@ TEST_CASE("pitfall 43: Performer, a longer last key changes no earlier output, b
     const at::Tensor x = noise({1, 2, 30, width}, 5, at::kFloat), longer = x.clone();
     longer.select(2, 29).mul_(4);
     const at::NoGradGuard no_grad;
-    const at::Tensor before = unit.mixer->forward(x, nullptr, StepContext{}), after = unit.mixer->forward(longer, nullptr, StepContext{});
+    const at::Tensor before = unit.mixer->forward(x, nullptr, StepContext{}),
+                     after = unit.mixer->forward(longer, nullptr, StepContext{});
     CHECK(at::equal(before.narrow(2, 0, 29), after.narrow(2, 0, 29)));
     CHECK_FALSE(at::equal(before, after));
 }

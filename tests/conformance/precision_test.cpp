@@ -1,7 +1,6 @@
 // Precision rounds the operands of products of layers, and nothing else. On the CPU only bf16 can differ from fp32; with
 // PALIMPSEST_TEST_DEVICE=cuda the matrix units of the GPU are asked.
 #include "bench.h"
-
 #include "ops/product.h"
 #include "ops/recurrence.h"
 
@@ -35,7 +34,8 @@ at::Tensor delta_outputs() {
 }  // namespace
 
 TEST_CASE("a rounded product sums in fp32 and does not round its result") {
-    const at::Tensor x = noise({1, 192, 256}, 1).requires_grad_(), w = noise({1, 256, 160}, 2).requires_grad_(), dy = noise({1, 192, 160}, 3);
+    const at::Tensor x = noise({1, 192, 256}, 1).requires_grad_(), w = noise({1, 256, 160}, 2).requires_grad_(),
+                     dy = noise({1, 192, 160}, 3);
     for (const Precision precision : {Precision::tf32, Precision::bf16}) {
         const bool bf16 = precision == Precision::bf16;
         INFO((bf16 ? "bf16" : "tf32"));
@@ -47,9 +47,9 @@ TEST_CASE("a rounded product sums in fp32 and does not round its result") {
         const at::Tensor y = ops::rounded_product(x, w, precision);
         (y * dy).sum().backward();
         CHECK(y.scalar_type() == at::kFloat);
-        // TF32 keeps 11 bits of an operand, so its products are off by about 3e-4 where a GPU makes them, a few times that where a sum
-        // cancels; those of operands that are
-        // bf16 numbers are exact, and their sums in fp32 are off by about 1e-7. A result rounded to bf16 would be off by 2e-3.
+        // TF32 keeps 11 bits of an operand, so its products are off by about 3e-4 where a GPU makes them, a few times that where a
+        // sum cancels; those of operands that are bf16 numbers are exact, and their sums in fp32 are off by about 1e-7. A result
+        // rounded to bf16 would be off by 2e-3.
         const double limit = bf16 || !test_device().is_cuda() ? 2e-6 : 3e-3;
         CHECK(relative_error(y, at::matmul(rounded(x), rounded(w))) < limit);
         CHECK(relative_error(x.grad(), at::matmul(rounded(dy), rounded(w).transpose(1, 2))) < limit);

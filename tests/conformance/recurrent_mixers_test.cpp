@@ -9,7 +9,8 @@ using namespace palimpsest::conformance;
 namespace {
 
 // S = alpha S; S += beta k (v - S^T k)^T; o = S^T q / sqrt K. q, k [B, T, H, K], v [B, T, H, V], beta and alpha [B, T, H].
-at::Tensor delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& beta, const at::Tensor& alpha) {
+at::Tensor delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& beta,
+                      const at::Tensor& alpha) {
     at::Tensor S = at::zeros({q.size(0), q.size(2), q.size(3), v.size(3)}, q.options());
     std::vector<at::Tensor> o;
     for (std::int64_t t = 0; t < q.size(1); ++t) {
@@ -34,7 +35,11 @@ TEST_CASE("linear attention is its sum over the past, for every feature map") {
         INFO(name);
         const bool normalise = name != "identity";
         Parts p({"linear",
-                 {{"feature_map", name}, {"normalise", normalise ? "true" : "false"}, {"short_conv", "0"}, {"out_norm", "false"}, {"eps", "1e-30"}},
+                 {{"feature_map", name},
+                  {"normalise", normalise ? "true" : "false"},
+                  {"short_conv", "0"},
+                  {"out_norm", "false"},
+                  {"eps", "1e-30"}},
                  false});
         const at::Tensor x = noise({2, 30, width}, 3, at::kDouble).to(test_device());
         const at::Tensor q = phi(p.heads(x, "q", 2)).transpose(1, 2), k = phi(p.heads(x, "k", 2)).transpose(1, 2);
@@ -46,13 +51,14 @@ TEST_CASE("linear attention is its sum over the past, for every feature map") {
 }
 
 TEST_CASE("linear attention: exp is exact where e^x overflows") {
-    // Keys near 800, rising and falling: the largest so far moves, then stays behind. An offset of all features of a key is a weight of
-    // its token.
+    // Keys near 800, rising and falling: the largest so far moves, then stays behind. An offset of all features of a key is a
+    // weight of its token.
     Parts p({"linear", {{"feature_map", "exp"}, {"short_conv", "0"}, {"out_norm", "false"}, {"eps", "1e-30"}}, false});
     p["k.weight"][0].fill_(1);
     const at::Tensor x = noise({2, 40, width}, 4, at::kDouble).to(test_device()), t = at::arange(40, x.options());
     x.select(-1, 0).copy_(800 + at::where(t < 20, t, 40 - t) * 0.7);
-    const at::Tensor q = p.heads(x, "q", 2).transpose(1, 2), k = p.heads(x, "k", 2).transpose(1, 2), v = p.heads(x, "v", 2).transpose(1, 2);
+    const at::Tensor q = p.heads(x, "q", 2).transpose(1, 2), k = p.heads(x, "k", 2).transpose(1, 2),
+                     v = p.heads(x, "v", 2).transpose(1, 2);
     const at::Tensor logits = at::logsumexp(q.unsqueeze(3) + k.unsqueeze(2), -1);  // log of phi(q_t) . phi(k_j)
     const at::Tensor later = at::ones({40, 40}, x.options().dtype(at::kBool)).triu(1);
     const at::Tensor o = at::matmul(at::softmax(logits.masked_fill(later, -INFINITY), -1), v);
@@ -79,7 +85,9 @@ TEST_CASE("DeltaNet is the delta rule") {
 }
 
 TEST_CASE("Gated DeltaNet fades, then replaces; value heads share the nearest key head") {
-    Parts p({"gated_delta", {{"short_conv", "0"}, {"heads", "2"}, {"value_heads", "4"}, {"expand_k", "0.5"}, {"expand_v", "2"}}, false});
+    Parts p({"gated_delta",
+             {{"short_conv", "0"}, {"heads", "2"}, {"value_heads", "4"}, {"expand_k", "0.5"}, {"expand_v", "2"}},
+             false});
     const at::Tensor x = noise({2, 20, width}, 6, at::kDouble).to(test_device());
     const auto key = [&](const std::string& name) {
         const at::Tensor y = unit_length(p.heads(x, name, 2));

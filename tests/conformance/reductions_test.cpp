@@ -1,4 +1,5 @@
-// Mixers that are special cases of one another: with the same weights, and a gate held where it does nothing, they are the same function.
+// Mixers that are special cases of one another: with the same weights, and a gate held where it does nothing, they are the same
+// function.
 #include "parts.h"
 
 #include <ATen/ops/exp2.h>
@@ -17,8 +18,8 @@ void copy(const Parts& from, const Parts& to, const std::vector<std::string>& na
     for (const std::string& name : names) to[name].copy_(from[name]);
 }
 
-const std::vector<std::string> delta_names = {"q.weight", "k.weight", "v.weight", "q_conv.kernel", "k_conv.kernel", "v_conv.kernel",
-                                              "beta.weight", "out_norm.weight", "out.weight"};
+const std::vector<std::string> delta_names = {"q.weight",      "k.weight",    "v.weight",        "q_conv.kernel", "k_conv.kernel",
+                                              "v_conv.kernel", "beta.weight", "out_norm.weight", "out.weight"};
 
 }  // namespace
 
@@ -37,7 +38,9 @@ TEST_CASE("KDA with one gate for all features of a head is Gated DeltaNet") {
 
 TEST_CASE("pitfall 20: Gated DeltaNet that forgets nothing is DeltaNet", "[pitfall]") {
     for (const char* negative : {"false", "true"}) {
-        Parts gdn({"gated_delta", {{"expand_k", "1"}, {"expand_v", "1"}, {"out_gate", "false"}, {"negative_eigenvalues", negative}}, false});
+        Parts gdn({"gated_delta",
+                   {{"expand_k", "1"}, {"expand_v", "1"}, {"out_gate", "false"}, {"negative_eigenvalues", negative}},
+                   false});
         Parts delta({"delta", {{"negative_eigenvalues", negative}}, false});
         copy(delta, gdn, delta_names);
         gdn["a_log"].fill_(-1000);  // a rate of zero

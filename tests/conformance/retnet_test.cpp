@@ -28,7 +28,8 @@ at::Tensor decay_mask(std::int64_t heads, std::int64_t length, int first) {
     at::Tensor mask = at::zeros({heads, length, length}, at::kDouble);
     for (std::int64_t h = 0; h < heads; ++h) {
         for (std::int64_t t = 0; t < length; ++t) {
-            for (std::int64_t j = 0; j <= t; ++j) mask[h][t][j] = std::pow(1 - std::pow(2.0, -first - static_cast<double>(h)), t - j);
+            for (std::int64_t j = 0; j <= t; ++j)
+                mask[h][t][j] = std::pow(1 - std::pow(2.0, -first - static_cast<double>(h)), t - j);
         }
     }
     return mask;
@@ -45,7 +46,9 @@ TEST_CASE("pitfall 41: retention is its parallel form", "[pitfall]") {
         INFO("rotary " << c.rotary << ", gate " << c.gate << ", first exponent " << c.first);
         // eps too small to matter: the norm of a head takes any scale of a row away, in this form and in the recurrence
         Parts p({"retnet",
-                 {{"rotary", c.rotary ? "true" : "false"}, {"out_gate", c.gate ? "true" : "false"}, {"norm_eps", "1e-37"},
+                 {{"rotary", c.rotary ? "true" : "false"},
+                  {"out_gate", c.gate ? "true" : "false"},
+                  {"norm_eps", "1e-37"},
                   {"decay_exponent", std::to_string(c.first)}},
                  false});
         const at::Tensor x = noise({2, 90, width}, 3, at::kDouble);

@@ -1,7 +1,7 @@
-#include "catch.h"
-
-#include "core/error.h"
 #include "core/file.h"
+
+#include "catch.h"
+#include "core/error.h"
 #include "temporary_folder.h"
 
 #include <atomic>
@@ -39,7 +39,8 @@ private:
 };
 
 std::size_t entries(const std::string& folder) {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
 }
 
 }  // namespace
@@ -196,7 +197,8 @@ TEST_CASE("a write that fails half-way says so, keeps the old file and leaves no
         try {
             write_file_atomic(path, std::string(20000, 'x'));
         } catch (const Error& error) {
-            const bool right = error.code() == ExitCode::run_failed && error.what() == "cannot write '" + path + "': File too large";
+            const bool right =
+                error.code() == ExitCode::run_failed && error.what() == "cannot write '" + path + "': File too large";
             ::_exit(right ? 0 : 1);
         }
         ::_exit(2);
@@ -227,7 +229,8 @@ TEST_CASE("a full disk is called that") {
     REQUIRE(full >= 0);
     REQUIRE(::dup2(full, std::stoi(names[0])) >= 0);
     ::close(full);
-    CHECK_THROWS_WITH(file.write("x"), "cannot write '" + (folder / "file") + "': the disk (or your quota) is full; free some space there");
+    CHECK_THROWS_WITH(file.write("x"),
+                      "cannot write '" + (folder / "file") + "': the disk (or your quota) is full; free some space there");
 }
 
 TEST_CASE("listings are sorted and leave out what is being written") {

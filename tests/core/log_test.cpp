@@ -1,7 +1,7 @@
-#include "catch.h"
-
-#include "core/file.h"
 #include "core/log.h"
+
+#include "catch.h"
+#include "core/file.h"
 #include "temporary_folder.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST_CASE("TTY, TERM, CI and NO_COLOR decide what a terminal gets") {
         bool live, colour;
     };
     const std::vector<Case> cases = {
-        {true, "xterm", nullptr, nullptr, true, true}, {false, "xterm", nullptr, nullptr, false, false},
+        {true, "xterm", nullptr, nullptr, true, true},  {false, "xterm", nullptr, nullptr, false, false},
         {true, "dumb", nullptr, nullptr, false, false}, {true, nullptr, nullptr, nullptr, false, false},
         {true, "xterm", "true", nullptr, false, false}, {true, "xterm", "", nullptr, true, true},
         {true, "xterm", nullptr, "1", true, false},     {true, "xterm", nullptr, "", true, true},

@@ -1,6 +1,6 @@
-#include "catch.h"
-
 #include "core/philox.h"
+
+#include "catch.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,8 @@ using namespace palimpsest;
 
 namespace {
 
-// Upper 1e-6 quantile of chi-square with `freedom` degrees (Wilson and Hilferty): a fair generator passes, and ours is fixed anyway.
+// Upper 1e-6 quantile of chi-square with `freedom` degrees (Wilson and Hilferty): a fair generator passes, and ours is fixed
+// anyway.
 double chi_square_limit(double freedom) {
     const double z = 4.753, a = 2 / (9 * freedom);
     return freedom * std::pow(1 - a + z * std::sqrt(a), 3);

@@ -1,6 +1,5 @@
 // Time, threads and version.
 #include "catch.h"
-
 #include "core/file.h"
 #include "core/memory.h"
 #include "core/thread.h"
@@ -107,7 +106,8 @@ TEST_CASE("usable threads follow the affinity mask") {
         CPU_SET(cpu, &one);
         REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
         inside = usable_threads();
-    }).join();
+    })
+        .join();
     CHECK(inside == 1);
 }
 

@@ -1,7 +1,7 @@
-#include "catch.h"
-
-#include "core/error.h"
 #include "core/text.h"
+
+#include "catch.h"
+#include "core/error.h"
 
 #include <algorithm>
 #include <limits>
@@ -84,9 +84,11 @@ TEST_CASE("a table that is too wide breaks its headers, not its cells") {
 }
 
 TEST_CASE("names are sorted as a person does, numbers by their size") {
-    std::vector<std::string> names = {"delta-seed=10", "delta-seed=2", "lr=0.001", "lr=1e-05", "lr=0.01", "lr=3", "delta", "lr=0.001-seed=2", "lr=0.0010-a"};
+    std::vector<std::string> names = {"delta-seed=10", "delta-seed=2", "lr=0.001",        "lr=1e-05",   "lr=0.01",
+                                      "lr=3",          "delta",        "lr=0.001-seed=2", "lr=0.0010-a"};
     std::sort(names.begin(), names.end(), natural_less);
-    CHECK(names == std::vector<std::string>{"delta", "delta-seed=2", "delta-seed=10", "lr=1e-05", "lr=0.001", "lr=0.0010-a", "lr=0.001-seed=2", "lr=0.01", "lr=3"});
+    CHECK(names == std::vector<std::string>{"delta", "delta-seed=2", "delta-seed=10", "lr=1e-05", "lr=0.001", "lr=0.0010-a",
+                                            "lr=0.001-seed=2", "lr=0.01", "lr=3"});
     CHECK_FALSE(natural_less("a1", "a01"));
     CHECK_FALSE(natural_less("a01", "a1"));
 }
@@ -126,8 +128,10 @@ TEST_CASE("a command can be pasted into a shell") {
 }
 
 TEST_CASE("what UTF-8 is") {
-    for (const char* good : {"", "a", "é", "…", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) CHECK(is_utf8(good));
-    for (const char* bad : {"caf\xe9", "\x80", "\xc0\xaf", "\xe2\x82", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xff"})
+    for (const char* good : {"", "a", "é", "…", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+        CHECK(is_utf8(good));
+    for (const char* bad : {"caf\xe9", "\x80", "\xc0\xaf", "\xe2\x82", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+                            "\xf4\x90\x80\x80", "\xff"})
         CHECK_FALSE(is_utf8(bad));
     CHECK(has_control_characters("a\nb"));
     CHECK(has_control_characters("\x7f"));

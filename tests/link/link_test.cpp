@@ -1,11 +1,9 @@
-// One binary with LibTorch, yaml-cpp, HDF5, fmt and spdlog: each passes std::string or symbols that a differing ABI, or a second copy
-// of a library inside LibTorch, would break.
-#include "ops/tensor.h"
-
+// One binary with LibTorch, yaml-cpp, HDF5, fmt and spdlog: each passes std::string or symbols that a differing ABI, or a second
+// copy of a library inside LibTorch, would break.
 #include "catch.h"
-
 #include "core/hash.h"
 #include "core/version.h"
+#include "ops/tensor.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>

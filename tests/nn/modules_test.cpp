@@ -1,11 +1,10 @@
 // Modules against the formula written out, lane by lane, and the init conventions.
 #include "nn/modules.h"
 
+#include "catch.h"
 #include "core/error.h"
 
 #include <ATen/ops/gelu.h>
-
-#include "catch.h"
 
 #include <cmath>
 #include <memory>
@@ -43,9 +42,7 @@ struct Fixture {
     }
 };
 
-bool near(const at::Tensor& a, const at::Tensor& b) {
-    return a.sizes() == b.sizes() && at::allclose(a, b, 1e-12, 1e-12);
-}
+bool near(const at::Tensor& a, const at::Tensor& b) { return a.sizes() == b.sizes() && at::allclose(a, b, 1e-12, 1e-12); }
 
 }  // namespace
 

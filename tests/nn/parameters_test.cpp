@@ -2,9 +2,8 @@
 // packed.
 #include "nn/parameters.h"
 
-#include "core/error.h"
-
 #include "catch.h"
+#include "core/error.h"
 
 #include <cmath>
 #include <map>
@@ -23,9 +22,7 @@ void declare_two(Parameters& parameters, Parameter* first = nullptr, Parameter* 
     if (second) *second = b;
 }
 
-double average(const at::Tensor& x) {
-    return x.mean().item<double>();
-}
+double average(const at::Tensor& x) { return x.mean().item<double>(); }
 
 }  // namespace
 

@@ -1,9 +1,9 @@
 #include "support.h"
 
+#include "source_dir.h"
+
 #include <ATen/Parallel.h>
 #include <hdf5.h>
-
-#include "source_dir.h"
 
 namespace palimpsest::test {
 
@@ -63,7 +63,9 @@ ops::RecurrenceInput make_input(const Tensors& inputs, const Case& c) {
     return in;
 }
 
-Tensors outputs_of(const ops::RecurrenceOutput& out) { return {{"o", out.o}, {"final_state", out.final_state}, {"residual", out.residual}}; }
+Tensors outputs_of(const ops::RecurrenceOutput& out) {
+    return {{"o", out.o}, {"final_state", out.final_state}, {"residual", out.residual}};
+}
 
 Case random_case(std::uint64_t seed, const Shape& s, Gate gate, bool erase, bool initial) {
     Random random(seed);
@@ -83,8 +85,11 @@ Case random_case(std::uint64_t seed, const Shape& s, Gate gate, bool erase, bool
     c.cotangents["residual"] = random.normal({s.N, rows, s.H, s.V});
     c.scale = 1 / std::sqrt(static_cast<double>(s.K));
     c.micro_steps = s.M;
-    c.what = "T " + std::to_string(s.T) + ", H " + std::to_string(s.H) + ", K " + std::to_string(s.K) + ", V " + std::to_string(s.V) +
-             ", M " + std::to_string(s.M) + (gate == Gate::none ? ", no decay" : gate == Gate::scalar ? ", scalar decay" : ", channel decay") +
+    c.what = "T " + std::to_string(s.T) + ", H " + std::to_string(s.H) + ", K " + std::to_string(s.K) + ", V " +
+             std::to_string(s.V) + ", M " + std::to_string(s.M) +
+             (gate == Gate::none     ? ", no decay"
+              : gate == Gate::scalar ? ", scalar decay"
+                                     : ", channel decay") +
              (erase ? ", erase" : "") + (initial ? ", initial state" : "") + ", seed " + std::to_string(seed);
     return c;
 }

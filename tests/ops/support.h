@@ -1,14 +1,13 @@
 // What the tests of this floor share: random inputs, comparisons, the golden file, and gradients of a function of several tensors.
 #pragma once
 
+#include "catch.h"
 #include "core/philox.h"
 #include "ops/recurrence.h"
 #include "ops/tensor.h"
 
 #include <ATen/ops/equal.h>
 #include <torch/csrc/autograd/autograd.h>
-
-#include "catch.h"
 
 #include <cmath>
 #include <functional>
@@ -27,7 +26,8 @@ public:
         return fill(std::move(sizes), [&] { return low + (high - low) * uniform(); });
     }
     at::Tensor normal(std::vector<std::int64_t> sizes) {
-        return fill(std::move(sizes), [&] { return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * 3.141592653589793 * uniform()); });
+        return fill(std::move(sizes),
+                    [&] { return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * 3.141592653589793 * uniform()); });
     }
 
 private:
@@ -42,8 +42,8 @@ private:
 
 inline double rms(const at::Tensor& x) { return x.numel() == 0 ? 0 : x.to(at::kDouble).square().mean().sqrt().item<double>(); }
 
-// Distance relative to the reference: RMS over RMS, and the largest error over 20 RMS, which sees a single bad row. What has faded below
-// 1e-30 is no number of fp32.
+// Distance relative to the reference: RMS over RMS, and the largest error over 20 RMS, which sees a single bad row. What has faded
+// below 1e-30 is no number of fp32.
 inline double distance(const at::Tensor& x, const at::Tensor& reference) {
     REQUIRE(x.sizes() == reference.sizes());
     if (x.numel() == 0) return 0;
@@ -76,7 +76,9 @@ inline Tensors gradients(const Tensors& inputs, const Tensors& outputs, const Te
     return out;
 }
 
-inline at::Tensor leaf(const at::Tensor& x, at::ScalarType type = at::kDouble) { return x.detach().to(type).clone().set_requires_grad(true); }
+inline at::Tensor leaf(const at::Tensor& x, at::ScalarType type = at::kDouble) {
+    return x.detach().to(type).clone().set_requires_grad(true);
+}
 
 // All datasets of one group of tests/golden/recurrences.h5, as fp64.
 Tensors golden(const std::string& group);
@@ -114,7 +116,8 @@ struct Limit {
 constexpr Limit fp64{1e-12, 1e-11, 1e-11}, fp32_reference{1e-5, 2e-5, 2e-5}, fp32_chunk{2e-5, 1e-4, 5e-4};
 // Checks every output and every gradient that `expected` has; NaN is never within a limit. `factor` widens all limits.
 void compare(const Result& found, const Result& expected, const Limit& limit, double factor = 1);
-// A cumulative sum of G has an error of |G| eps, and so have the differences that the chunk form makes of it: the factor for its limits.
+// A cumulative sum of G has an error of |G| eps, and so have the differences that the chunk form makes of it: the factor for its
+// limits.
 double depth(const at::Tensor& log_decay);
 
 }  // namespace palimpsest::test

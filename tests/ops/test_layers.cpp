@@ -1,11 +1,9 @@
 // Norms, convolution, rotation, gate, dropout and loss against their formulas.
-#include <ATen/Context.h>
-
-#include "support.h"
-
 #include "core/error.h"
 #include "ops/layers.h"
+#include "support.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -32,18 +30,23 @@ void same_gradients(const Tensors& inputs, const std::function<at::Tensor(const 
 
 TEST_CASE("norms and their gradients", "[layers]") {
     Random random(1);
-    const Tensors x = {{"x", leaf(random.normal({2, 3, 4, 6}))}, {"w", leaf(random.normal({2, 1, 1, 6}))}, {"b", leaf(random.normal({2, 1, 1, 6}))}};
+    const Tensors x = {{"x", leaf(random.normal({2, 3, 4, 6}))},
+                       {"w", leaf(random.normal({2, 1, 1, 6}))},
+                       {"b", leaf(random.normal({2, 1, 1, 6}))}};
     const Tensors only = {{"x", x.at("x")}};
-    same_gradients(only, [](const Tensors& t) { return ops::l2_norm(t.at("x"), 0.1); },
-                   [](const Tensors& t) { return t.at("x") / (t.at("x").square().sum(-1, true) + 0.1).sqrt(); });
+    same_gradients(
+        only, [](const Tensors& t) { return ops::l2_norm(t.at("x"), 0.1); },
+        [](const Tensors& t) { return t.at("x") / (t.at("x").square().sum(-1, true) + 0.1).sqrt(); });
     const Tensors scaled = {{"x", x.at("x")}, {"w", x.at("w")}};
-    same_gradients(scaled, [](const Tensors& t) { return ops::rms_norm(t.at("x"), t.at("w"), 0.1); },
-                   [](const Tensors& t) { return t.at("w") * t.at("x") / (t.at("x").square().mean(-1, true) + 0.1).sqrt(); });
-    same_gradients(x, [](const Tensors& t) { return ops::layer_norm(t.at("x"), t.at("w"), t.at("b"), 0.1); },
-                   [](const Tensors& t) {
-                       const at::Tensor centred = t.at("x") - t.at("x").mean(-1, true);
-                       return t.at("w") * centred / (centred.square().mean(-1, true) + 0.1).sqrt() + t.at("b");
-                   });
+    same_gradients(
+        scaled, [](const Tensors& t) { return ops::rms_norm(t.at("x"), t.at("w"), 0.1); },
+        [](const Tensors& t) { return t.at("w") * t.at("x") / (t.at("x").square().mean(-1, true) + 0.1).sqrt(); });
+    same_gradients(
+        x, [](const Tensors& t) { return ops::layer_norm(t.at("x"), t.at("w"), t.at("b"), 0.1); },
+        [](const Tensors& t) {
+            const at::Tensor centred = t.at("x") - t.at("x").mean(-1, true);
+            return t.at("w") * centred / (centred.square().mean(-1, true) + 0.1).sqrt() + t.at("b");
+        });
 }
 
 TEST_CASE("pitfall 52: norms keep small and zero vectors finite, and statistics in fp32", "[layers][pitfall]") {
@@ -65,16 +68,23 @@ TEST_CASE("short convolution equals a grouped convolution, lane by lane", "[laye
     for (const std::int64_t W : {1, 2, 4, 5}) {
         for (const bool bias : {false, true}) {
             const std::int64_t R = 2, B = 3, T = 9, d = 70;  // more channels than one task of the gradient takes
-            Tensors x = {{"x", leaf(random.normal({R, B, T, d}))}, {"k", leaf(random.normal({R, d, W}))}, {"s", leaf(random.normal({R, B, W - 1, d}))}};
+            Tensors x = {{"x", leaf(random.normal({R, B, T, d}))},
+                         {"k", leaf(random.normal({R, d, W}))},
+                         {"s", leaf(random.normal({R, B, W - 1, d}))}};
             if (bias) x["b"] = leaf(random.normal({R, d}));
             INFO("W " << W << ", bias " << bias);
             same_gradients(
-                x, [&](const Tensors& t) { return ops::short_conv(t.at("x"), t.at("k"), bias ? t.at("b") : at::Tensor(), t.at("s")).first; },
+                x,
+                [&](const Tensors& t) {
+                    return ops::short_conv(t.at("x"), t.at("k"), bias ? t.at("b") : at::Tensor(), t.at("s")).first;
+                },
                 [&](const Tensors& t) {
                     std::vector<at::Tensor> lanes;
                     for (std::int64_t r = 0; r < R; ++r) {
                         const at::Tensor padded = at::cat({t.at("s")[r], t.at("x")[r]}, 1).transpose(1, 2);
-                        at::Tensor y = at::conv1d(padded, t.at("k")[r].unsqueeze(1), std::nullopt, at::IntArrayRef{1}, at::IntArrayRef{0}, at::IntArrayRef{1}, d).transpose(1, 2);
+                        at::Tensor y = at::conv1d(padded, t.at("k")[r].unsqueeze(1), std::nullopt, at::IntArrayRef{1},
+                                                  at::IntArrayRef{0}, at::IntArrayRef{1}, d)
+                                           .transpose(1, 2);
                         if (bias) y = y + t.at("b")[r];
                         lanes.push_back(y);
                     }
@@ -89,7 +99,9 @@ TEST_CASE("pitfall 15 and 16: short convolution, pieces equal the whole, however
     Random random(3);
     const std::int64_t T = 7, d = 5, W = 4;
     const at::Tensor dy = random.normal({2, 2, T, d}), d_state = random.normal({2, 2, W - 1, d});
-    const Tensors x = {{"x", leaf(random.normal({2, 2, T, d}))}, {"k", leaf(random.normal({2, d, W}))}, {"s", leaf(random.normal({2, 2, W - 1, d}))}};
+    const Tensors x = {{"x", leaf(random.normal({2, 2, T, d}))},
+                       {"k", leaf(random.normal({2, d, W}))},
+                       {"s", leaf(random.normal({2, 2, W - 1, d}))}};
     const auto run = [&](const std::vector<std::int64_t>& lengths) {
         std::vector<at::Tensor> parts;
         at::Tensor state = x.at("s");
@@ -107,7 +119,8 @@ TEST_CASE("pitfall 15 and 16: short convolution, pieces equal the whole, however
     };
     const Result whole = run({T});
     CHECK(same_bits(whole.outputs.at("state"), x.at("x").narrow(2, T - W + 1, W - 1)));
-    for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 1}, {1, 6}, {6, 1}, {3, 4}}) {
+    for (const std::vector<std::int64_t>& lengths :
+         {std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 1}, {1, 6}, {6, 1}, {3, 4}}) {
         const Result parts = run(lengths);
         for (const auto& [name, value] : whole.outputs) CHECK(distance(parts.outputs.at(name), value) < 1e-14);
         for (const auto& [name, value] : whole.gradients) {
@@ -174,11 +187,15 @@ TEST_CASE("rotation depends on the distance alone and follows the offset", "[lay
 
 TEST_CASE("the decay gate", "[layers]") {
     Random random(6);
-    const Tensors x = {{"x", leaf(random.normal({2, 3, 4, 5}))}, {"a", leaf(random.normal({2, 1, 1, 5}))}, {"b", leaf(random.normal({2, 1, 1, 5}))}};
-    same_gradients(x, [](const Tensors& t) { return ops::mamba_log_decay(t.at("x"), t.at("a"), t.at("b")); },
-                   [](const Tensors& t) { return -t.at("a").exp() * (1 + (t.at("x") + t.at("b")).exp()).log(); });
+    const Tensors x = {{"x", leaf(random.normal({2, 3, 4, 5}))},
+                       {"a", leaf(random.normal({2, 1, 1, 5}))},
+                       {"b", leaf(random.normal({2, 1, 1, 5}))}};
+    same_gradients(
+        x, [](const Tensors& t) { return ops::mamba_log_decay(t.at("x"), t.at("a"), t.at("b")); },
+        [](const Tensors& t) { return -t.at("a").exp() * (1 + (t.at("x") + t.at("b")).exp()).log(); });
     // A large pre-activation: softplus is the identity there, and half precision is widened before the bias is added.
-    const at::Tensor large = at::full({1, 1, 1, 1}, 100.0, at::kBFloat16), zero = at::zeros({1, 1, 1, 1}), half = at::full({1, 1, 1, 1}, 0.25);
+    const at::Tensor large = at::full({1, 1, 1, 1}, 100.0, at::kBFloat16), zero = at::zeros({1, 1, 1, 1}),
+                     half = at::full({1, 1, 1, 1}, 0.25);
     const at::Tensor g = ops::mamba_log_decay(large, zero, half);
     CHECK(g.scalar_type() == at::kFloat);
     CHECK(g.item<double>() == -100.25);
@@ -215,7 +232,8 @@ TEST_CASE("dropout is a function of seed, step, site and element", "[layers]") {
         CHECK(same_bits(mask, ops::dropout_mask({2, 3, 11}, 0.3, there(seeds), there(steps), 9).cpu()));
         CHECK(same_bits(y, ops::dropout(there(x), 0.25, there(ids({3, 4})), there(ids({10})), 1).cpu()));
         const at::Tensor large = at::ones({3, 100003});
-        CHECK(same_bits(ops::dropout(large, 0.5, ids({1, 2, 3}), ids({7}), 3), ops::dropout(there(large), 0.5, there(ids({1, 2, 3})), there(ids({7})), 3).cpu()));
+        CHECK(same_bits(ops::dropout(large, 0.5, ids({1, 2, 3}), ids({7}), 3),
+                        ops::dropout(there(large), 0.5, there(ids({1, 2, 3})), there(ids({7})), 3).cpu()));
     }
     // Mean and rate over 400,000 elements, within five standard errors.
     const at::Tensor many = ops::dropout(at::ones({1, 400000}), 0.1, ids({8}), ids({0}), 0);
@@ -232,10 +250,12 @@ TEST_CASE("cross-entropy of every position", "[layers]") {
     Random random(7);
     const at::Tensor targets = (random.uniform({2, 6}) * 11).to(at::kLong);
     const Tensors x = {{"x", leaf(3 * random.normal({2, 6, 11}))}};
-    same_gradients(x, [&](const Tensors& t) { return ops::cross_entropy(t.at("x"), targets); },
-                   [&](const Tensors& t) {
-                       return at::cross_entropy_loss(t.at("x").flatten(0, 1), targets.flatten(), std::nullopt, at::Reduction::None).view({2, 6});
-                   });
+    same_gradients(
+        x, [&](const Tensors& t) { return ops::cross_entropy(t.at("x"), targets); },
+        [&](const Tensors& t) {
+            return at::cross_entropy_loss(t.at("x").flatten(0, 1), targets.flatten(), std::nullopt, at::Reduction::None)
+                .view({2, 6});
+        });
     const at::Tensor half = x.at("x").detach().to(at::kBFloat16);
     CHECK(ops::cross_entropy(half, targets).scalar_type() == at::kFloat);
     const at::Tensor extreme = at::full({1, 1, 3}, -1e30).index_fill_(2, at::zeros({1}, at::kLong), 1e30);

@@ -1,7 +1,6 @@
 // The recurrence family against a plain loop of ATen operators, against finite differences, and against its own laws.
-#include "support.h"
-
 #include "core/error.h"
+#include "support.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/log_sigmoid.h>
@@ -36,7 +35,8 @@ TEST_CASE("the token-by-token form equals a plain loop in fp64", "[recurrence]")
             for (const bool erase : {false, true}) {
                 const std::vector<std::pair<std::int64_t, std::int64_t>> heads = {{5, 3}, {16, 16}, {17, 33}, {24, 70}, {40, 9}};
                 const auto [K, V] = heads[seed % heads.size()];
-                const Case c = random_case(seed, {2, T, 3, K, V, 1 + static_cast<std::int64_t>(seed % 3)}, gate, erase, seed % 2 == 0);
+                const Case c =
+                    random_case(seed, {2, T, 3, K, V, 1 + static_cast<std::int64_t>(seed % 3)}, gate, erase, seed % 2 == 0);
                 INFO(c.what);
                 compare(run_case(c, ops::Backend::reference), plain_loop(c), fp64);
                 ++seed;
@@ -216,7 +216,9 @@ TEST_CASE("pitfall 19 and 39: a sequence is its beginning and then its rest", "[
                 rest["initial_state"] = a.final_state;
                 const auto b = ops::recurrence(make_input(rest, c), backend, true);
                 Result found;
-                found.outputs = {{"o", at::cat({a.o, b.o}, 1)}, {"final_state", b.final_state}, {"residual", at::cat({a.residual, b.residual}, 1)}};
+                found.outputs = {{"o", at::cat({a.o, b.o}, 1)},
+                                 {"final_state", b.final_state},
+                                 {"residual", at::cat({a.residual, b.residual}, 1)}};
                 found.gradients = gradients(x, found.outputs, c.cotangents);
                 compare(found, whole, fp64);
             }
@@ -248,7 +250,8 @@ TEST_CASE("pitfall 43: the future, its gates included, does not touch the past",
                         const auto out = ops::recurrence(make_input(x, c), backend, true);
                         Result r;
                         r.outputs = {{"o", past(out.o)}, {"residual", past(out.residual)}};
-                        r.gradients = gradients(x, r.outputs, {{"o", past(c.cotangents.at("o"))}, {"residual", past(c.cotangents.at("residual"))}});
+                        r.gradients = gradients(
+                            x, r.outputs, {{"o", past(c.cotangents.at("o"))}, {"residual", past(c.cotangents.at("residual"))}});
                         return r;
                     };
                     const Result a = run(false), b = run(true);
@@ -339,7 +342,8 @@ TEST_CASE("half-precision inputs are computed in fp32", "[recurrence]") {
 
 TEST_CASE("inputs that do not fit are named", "[recurrence][errors]") {
     const Case c = random_case(101, {2, 4, 3, 5, 6, 1}, Gate::channel, true, true);
-    const auto message = [&](const std::function<void(ops::RecurrenceInput&)>& spoil, ops::Backend backend = ops::Backend::automatic) {
+    const auto message = [&](const std::function<void(ops::RecurrenceInput&)>& spoil,
+                             ops::Backend backend = ops::Backend::automatic) {
         ops::RecurrenceInput in = make_input(c.inputs, c);
         spoil(in);
         try {

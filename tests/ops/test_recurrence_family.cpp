@@ -27,8 +27,8 @@ const std::vector<Member> members = {
 
 constexpr std::int64_t N = 2, H = 2, K = 16, V = 24;
 
-// What a mixer hands to the recurrence: q, k, v, beta, log_decay and the memory it starts from are the leaves, so that the gradient of a
-// key is that of its write and its erase together.
+// What a mixer hands to the recurrence: q, k, v, beta, log_decay and the memory it starts from are the leaves, so that the gradient
+// of a key is that of its write and its erase together.
 struct Inputs {
     Tensors leaves, cotangents;
     std::string what;
@@ -45,7 +45,8 @@ at::Tensor decay_of(Random& random, const std::string& kind, const std::vector<s
     return mild - spike * random.uniform(sizes).lt(0.1).to(at::kDouble);
 }
 
-Inputs draw(std::uint64_t seed, const Member& member, std::int64_t T, const std::string& decay, const std::string& beta, const std::string& key) {
+Inputs draw(std::uint64_t seed, const Member& member, std::int64_t T, const std::string& decay, const std::string& beta,
+            const std::string& key) {
     Random random(seed);
     Inputs in;
     const std::vector<std::int64_t> rows = {N, T, H, K};
@@ -60,7 +61,9 @@ Inputs draw(std::uint64_t seed, const Member& member, std::int64_t T, const std:
     in.leaves["q"] = q;
     in.leaves["k"] = member.normalised ? k : unit(k);
     in.leaves["v"] = random.normal({N, T, H, V});
-    if (member.erase) in.leaves["beta"] = beta == "uniform" ? random.uniform({N, T, H, 1}, 0, 2) : at::full({N, T, H, 1}, std::stod(beta), at::kDouble);
+    if (member.erase)
+        in.leaves["beta"] =
+            beta == "uniform" ? random.uniform({N, T, H, 1}, 0, 2) : at::full({N, T, H, 1}, std::stod(beta), at::kDouble);
     if (member.gate == Gate::scalar) in.leaves["log_decay"] = decay_of(random, decay, {N, T, H});
     if (member.gate == Gate::channel) in.leaves["log_decay"] = decay_of(random, decay, rows);
     at::Tensor memory = random.normal({N, H, K, V});
@@ -109,7 +112,8 @@ TEST_CASE("every member: chunk form and fp32 on strong decays, close keys and st
                         const Result exact = run(in, member, ops::Backend::reference);
                         const double factor = in.leaves.count("log_decay") ? depth(in.leaves.at("log_decay")) : 1;
                         compare(run(in, member, ops::Backend::chunk), exact, fp64, factor);
-                        // Where few keys weigh, the average that a normaliser makes depends on q by a difference that nearly cancels.
+                        // Where few keys weigh, the average that a normaliser makes depends on q by a difference that nearly
+                        // cancels.
                         const double cancels = member.normalised ? 5 : 1;
                         compare(run(in, member, ops::Backend::chunk, at::kFloat), exact, fp32_chunk, factor * cancels);
                         compare(run(in, member, ops::Backend::reference, at::kFloat), exact, {1e-5, 2e-5, 1e-4}, cancels);
@@ -179,8 +183,10 @@ TEST_CASE("pitfall 41: a fixed decay per head is retention, in its parallel form
     // o_i = s sum_{j <= i} gamma^(i-j) (q_i . k_j) v_j + s gamma^(i+1) S_0^T q_i, gamma_h = 1 - 2^(-5-h).
     Random random(61);
     const std::int64_t T = 100, heads = 3;
-    const Tensors x = {{"q", leaf(random.normal({2, T, heads, 8}))}, {"k", leaf(random.normal({2, T, heads, 8}))},
-                       {"u", leaf(random.normal({2, T, heads, 6}))}, {"initial_state", leaf(random.normal({2, heads, 8, 6}))}};
+    const Tensors x = {{"q", leaf(random.normal({2, T, heads, 8}))},
+                       {"k", leaf(random.normal({2, T, heads, 8}))},
+                       {"u", leaf(random.normal({2, T, heads, 6}))},
+                       {"initial_state", leaf(random.normal({2, heads, 8, 6}))}};
     const at::Tensor gamma = 1 - at::exp2(-5 - at::arange(heads, x.at("q").options().requires_grad(false)));
     const at::Tensor t = at::arange(T, gamma.options()), apart = t.unsqueeze(1) - t;
     const at::Tensor weight = at::pow(gamma.view({heads, 1, 1}), apart.clamp_min(0)).tril();

@@ -111,7 +111,8 @@ void compare(const std::string& group, ops::Backend backend) {
 
 TEST_CASE("recurrences equal public references", "[recurrence][golden]") {
     for (const auto& [group, bind] : bindings) {
-        for (const auto& [name, backend] : {std::pair{"reference", ops::Backend::reference}, std::pair{"chunk", ops::Backend::chunk}}) {
+        for (const auto& [name, backend] :
+             {std::pair{"reference", ops::Backend::reference}, std::pair{"chunk", ops::Backend::chunk}}) {
             INFO(group << ", " << name);
             compare(group, backend);
         }

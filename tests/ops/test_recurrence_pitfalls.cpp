@@ -1,5 +1,5 @@
-// Errors that public implementations of this family had, one case each. The number is that of the project's table of them; a case stands
-// elsewhere where the law it breaks is tested (chunk sizes, splits, strides, the future, empty sequences).
+// Errors that public implementations of this family had, one case each. The number is that of the project's table of them; a case
+// stands elsewhere where the law it breaks is tested (chunk sizes, splits, strides, the future, empty sequences).
 #include "support.h"
 
 #include <ATen/ops/log_sigmoid.h>
@@ -23,7 +23,8 @@ void agree_under(Case c, const at::Tensor& log_decay) {
 at::Tensor constant_decay(const Case& c, double g) { return at::full_like(c.inputs.at("log_decay"), g); }
 
 // y = o / (z . q + eps), as mixers normalise: a last column of ones in u.
-at::Tensor normalised(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, ops::Backend backend, at::Tensor* state = nullptr) {
+at::Tensor normalised(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, ops::Backend backend,
+                      at::Tensor* state = nullptr) {
     ops::RecurrenceInput in;
     in.q = q;
     in.k = k;
@@ -77,7 +78,9 @@ TEST_CASE("pitfall 5: spikes of -100 at random tokens", "[recurrence][pitfall]")
 TEST_CASE("pitfall 6: the gradient of a key passes through its normaliser", "[recurrence][pitfall]") {
     Random random(6);
     const std::int64_t T = 70;
-    const Tensors x = {{"q", leaf(random.uniform({2, T, 2, 8}, 0.1, 1))}, {"k", leaf(random.uniform({2, T, 2, 8}, 0.1, 1))}, {"v", leaf(random.normal({2, T, 2, 5}))}};
+    const Tensors x = {{"q", leaf(random.uniform({2, T, 2, 8}, 0.1, 1))},
+                       {"k", leaf(random.uniform({2, T, 2, 8}, 0.1, 1))},
+                       {"v", leaf(random.normal({2, T, 2, 5}))}};
     const Tensors cotangents = {{"o", random.normal({2, T, 2, 5})}};
     Result expected;
     const at::Tensor weight = at::matmul(x.at("q").transpose(1, 2), x.at("k").transpose(1, 2).transpose(-1, -2)).tril();
@@ -132,18 +135,22 @@ TEST_CASE("pitfall 11 and 27: half-precision inputs do not make the state's grad
     for (const ops::Backend backend : both) {
         Case c = random_case(211, {2, 200, 3, 8, 6, 1}, Gate::scalar, true, true);
         const at::Tensor state = c.inputs.at("initial_state");
-        for (auto& [name, x] : c.inputs) x = x.to(name == "initial_state" || name == "log_decay" ? at::kFloat : at::kBFloat16).to(at::kDouble);
+        for (auto& [name, x] : c.inputs)
+            x = x.to(name == "initial_state" || name == "log_decay" ? at::kFloat : at::kBFloat16).to(at::kDouble);
         c.inputs["log_decay"] = c.inputs["log_decay"] * 0.01;  // so that the gradient passes all 200 rows
-        for (auto& [name, x] : c.cotangents) x = name == "final_state" ? x.to(at::kFloat).to(at::kDouble) : x.to(at::kBFloat16).to(at::kDouble);
+        for (auto& [name, x] : c.cotangents)
+            x = name == "final_state" ? x.to(at::kFloat).to(at::kDouble) : x.to(at::kBFloat16).to(at::kDouble);
         Tensors x;
-        for (const auto& [name, value] : c.inputs) x[name] = leaf(value, name == "initial_state" || name == "log_decay" ? at::kFloat : at::kBFloat16);
+        for (const auto& [name, value] : c.inputs)
+            x[name] = leaf(value, name == "initial_state" || name == "log_decay" ? at::kFloat : at::kBFloat16);
         const Tensors found = gradients(x, outputs_of(ops::recurrence(make_input(x, c), backend, true)), c.cotangents);
         const Result exact = run_case(c, ops::Backend::reference);
         INFO(name_of(backend));
         CHECK(found.at("initial_state").scalar_type() == at::kFloat);
         CHECK(distance(found.at("initial_state"), exact.gradients.at("initial_state")) < 1e-4);
         CHECK(distance(found.at("log_decay"), exact.gradients.at("log_decay")) < 5e-4);
-        for (const char* name : {"q", "k", "u", "e"}) CHECK(distance(found.at(name), exact.gradients.at(name)) < 1e-2);  // rounded once, at the end
+        for (const char* name : {"q", "k", "u", "e"})
+            CHECK(distance(found.at(name), exact.gradients.at(name)) < 1e-2);  // rounded once, at the end
     }
 }
 
@@ -185,11 +192,13 @@ TEST_CASE("pitfall 30: every head has its own gates", "[recurrence][pitfall]") {
             for (std::int64_t h = 0; h < 3; ++h) {
                 Case one = c;
                 for (Tensors* x : {&one.inputs, &one.cotangents}) {
-                    for (auto& [name, value] : *x) value = value.narrow(name == "initial_state" || name == "final_state" ? 1 : 2, h, 1);
+                    for (auto& [name, value] : *x)
+                        value = value.narrow(name == "initial_state" || name == "final_state" ? 1 : 2, h, 1);
                 }
                 Result part = all;
                 for (Tensors* x : {&part.outputs, &part.gradients}) {
-                    for (auto& [name, value] : *x) value = value.narrow(name == "initial_state" || name == "final_state" ? 1 : 2, h, 1);
+                    for (auto& [name, value] : *x)
+                        value = value.narrow(name == "initial_state" || name == "final_state" ? 1 : 2, h, 1);
                 }
                 INFO(c.what << ", " << name_of(backend) << ", head " << h);
                 compare(part, run_case(one, backend), fp64);
@@ -230,7 +239,8 @@ TEST_CASE("pitfall 32: wide values are their tiles, and the tiles' gradients add
             for (const char* name : {"u", "initial_state"}) tile.inputs[name] = c.inputs.at(name).narrow(-1, first, 32);
             for (auto& [name, value] : tile.cotangents) value = value.narrow(-1, first, 32);
             const Result part = run_case(tile, backend);
-            for (const auto& [name, value] : part.outputs) sum.outputs[name] = first == 0 ? value : at::cat({sum.outputs[name], value}, -1);
+            for (const auto& [name, value] : part.outputs)
+                sum.outputs[name] = first == 0 ? value : at::cat({sum.outputs[name], value}, -1);
             for (const auto& [name, value] : part.gradients) {
                 const bool by_value = name == "u" || name == "initial_state";
                 at::Tensor& total = sum.gradients[name];

@@ -1,13 +1,12 @@
 #include "store/export.h"
 
+#include "catch.h"
 #include "sample.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <limits>
-
-#include "catch.h"
 
 using namespace palimpsest;
 using Json = nlohmann::json;
@@ -22,7 +21,8 @@ std::vector<CollectedRun> runs() {
     done.present = true;
     done.record.config = {{"model.layers", std::string("[base_conv, \"x\"]")}, {"train.lr", 1e-5}, {"seed", std::int64_t{1}}};
     done.record.step = {10, 20};
-    done.record.train = {{"loss", {0.1f, std::numeric_limits<float>::quiet_NaN()}}, {"lr", {1.f / 3, std::numeric_limits<float>::infinity()}}};
+    done.record.train = {{"loss", {0.1f, std::numeric_limits<float>::quiet_NaN()}},
+                         {"lr", {1.f / 3, std::numeric_limits<float>::infinity()}}};
     done.record.eval_step = {20};
     done.record.answer_classes = {"correct", "stale"};
     done.record.slices = {{0, 0, 0, 1, 8, "valid length=64 overwrites=0 distance=1..8"},
@@ -73,8 +73,13 @@ TEST_CASE("the same in json, with null for what is not there") {
     CHECK(out.substr(0, 3) == "[\n{");
     const Json rows = Json::parse(out);
     REQUIRE(rows.size() == 3);
-    CHECK(rows[0] == Json{{"run_id", "aa"}, {"model.layers", "[base_conv, \"x\"]"}, {"train.lr", 1e-5}, {"seed", 1}, {"state", "finished"},
-                          {"seconds", 0.1}, {"test_accuracy", 1.0 / 3}});
+    CHECK(rows[0] == Json{{"run_id", "aa"},
+                          {"model.layers", "[base_conv, \"x\"]"},
+                          {"train.lr", 1e-5},
+                          {"seed", 1},
+                          {"state", "finished"},
+                          {"seconds", 0.1},
+                          {"test_accuracy", 1.0 / 3}});
     CHECK(rows[2]["model.layers"].is_null());
     CHECK(rows[2]["test_accuracy"].is_null());
     std::string none;
@@ -105,7 +110,8 @@ TEST_CASE("evaluations have a row a segment, or a slice") {
           "aa,\"[base_conv, \"\"x\"\"]\",1e-05,1,20,test,0,length=64,6,0.5,0.5,3,3\n");
     CHECK(missing == std::vector<std::string>{"bb", "cc"});
     CHECK(text(ExportTable::slices, ExportFormat::csv) ==
-          "run_id,model.layers,train.lr,seed,step,split,segment,label,overwrites,distance_from,distance_to,answers,accuracy,loss,correct,stale\n"
+          "run_id,model.layers,train.lr,seed,step,split,segment,label,overwrites,distance_from,distance_to,answers,accuracy,loss,"
+          "correct,stale\n"
           "aa,\"[base_conv, \"\"x\"\"]\",1e-05,1,20,valid,0,length=64,0,1,8,2,0.5,0.25,1,1\n"
           "aa,\"[base_conv, \"\"x\"\"]\",1e-05,1,20,test,0,length=64,0,1,8,2,1,0.5,2,0\n"
           "aa,\"[base_conv, \"\"x\"\"]\",1e-05,1,20,test,0,length=64,3,9,64,4,0.25,0.5,1,3\n");

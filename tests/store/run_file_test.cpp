@@ -1,5 +1,6 @@
 #include "store/run_file.h"
 
+#include "catch.h"
 #include "core/error.h"
 #include "sample.h"
 #include "store/hdf5.h"
@@ -8,8 +9,6 @@
 #include <cmath>
 #include <ctime>
 #include <functional>
-
-#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;
@@ -128,7 +127,8 @@ TEST_CASE("256 rows or the interval publish without a call of flush") {
     const TemporaryFolder folder;
     RunWriter patient = RunWriter::create(folder.path(), sample::header(), 1e9);
     std::int64_t step = 0;
-    while (read_run(folder.file("run.h5")).step.empty() && step < 20000) patient.train_row(step + 1, sample::metrics(step + 1)), ++step;
+    while (read_run(folder.file("run.h5")).step.empty() && step < 20000)
+        patient.train_row(step + 1, sample::metrics(step + 1)), ++step;
     CHECK(step >= 256);
     CHECK(step < 20000);
 
@@ -162,7 +162,8 @@ TEST_CASE("resuming cuts the rows beyond the checkpoint and goes on") {
     CHECK(column_of_texts(folder.file("run.h5"), "starts", "reason") == std::vector<std::string>{"lost", "finished"});
     CHECK(column_of_texts(folder.file("run.h5"), "starts", "host") == std::vector<std::string>{"host-a", "host-b"});
     CHECK(column_of_integers(folder.file("run.h5"), "starts", "to_step") == std::vector<std::int64_t>{1500, 1300});
-    CHECK(column_of_texts(folder.file("run.h5"), "artifacts", "path") == std::vector<std::string>{"checkpoints/a", "checkpoints/b"});
+    CHECK(column_of_texts(folder.file("run.h5"), "artifacts", "path") ==
+          std::vector<std::string>{"checkpoints/a", "checkpoints/b"});
     CHECK(column_of_integers(folder.file("run.h5"), "artifacts", "bytes") == std::vector<std::int64_t>{2, 3});
     CHECK(column_of_integers(folder.file("run.h5"), "starts", "from_step") == std::vector<std::int64_t>{0, 1100});
 }
@@ -336,14 +337,17 @@ TEST_CASE("every start tells what made it, and its time adds to the run's") {
     }
     {
         RunWriter writer = RunWriter::reopen(folder.path(), h, 20, 1e9);
-        writer.begin_start({.host = "b", .device = "cpu", .from_step = 20, .provenance = of_start("fedc", 2), .git_diff = h.git_diff});
+        writer.begin_start(
+            {.host = "b", .device = "cpu", .from_step = 20, .provenance = of_start("fedc", 2), .git_diff = h.git_diff});
         sample::add_rows(writer, 21, 35);
         writer.flush();  // and killed
     }
     {
         RunWriter writer = RunWriter::reopen(folder.path(), h, 25, 1e9);
-        writer.begin_start({.host = "c", .device = "cuda", .from_step = 27, .provenance = of_start("0000", 4), .git_diff = "-more\n"});
-        writer.flush();  // killed before any row; its first step lies behind the last one, as where a run was stopped between two rows
+        writer.begin_start(
+            {.host = "c", .device = "cuda", .from_step = 27, .provenance = of_start("0000", 4), .git_diff = "-more\n"});
+        writer.flush();  // killed before any row; its first step lies behind the last one, as where a run was stopped between two
+                         // rows
     }
     RunWriter writer = RunWriter::reopen(folder.path(), h, 25, 1e9);
     writer.begin_start({.host = "d", .device = "cuda", .from_step = 25, .provenance = of_start("1111", 8), .git_diff = ""});
@@ -376,7 +380,8 @@ TEST_CASE("every start tells what made it, and its time adds to the run's") {
 TEST_CASE("a file of format 1.0 goes on; the time of its starts stays unknown") {
     const TemporaryFolder folder;
     sample::write_run(folder.path(), 20);
-    const hdf5::Handle older = hdf5::copy_file(hdf5::open_file(sample::bytes_of(folder.file("run.h5"))), {false, {}, {"/starts/seconds", "/@format_version"}});
+    const hdf5::Handle older = hdf5::copy_file(hdf5::open_file(sample::bytes_of(folder.file("run.h5"))),
+                                               {false, {}, {"/starts/seconds", "/@format_version"}});
     hdf5::write_attribute(hdf5::open_group(older, "/"), "format_version", std::string("1.0"));
     sample::write_bytes(folder.file("run.h5"), hdf5::image(older));
     CHECK(std::isnan(read_run(folder.file("run.h5")).starts.at(0).seconds));
@@ -399,24 +404,34 @@ TEST_CASE("a file with other columns than ours is not gone on with, and says whi
     const std::string before = sample::bytes_of(folder.file("run.h5"));
     const auto refusal = [&](const RunHeader& h) { return error_of([&] { RunWriter::reopen(folder.path(), h, 20, 1e9); }); };
     const std::string head = "'" + folder.file("run.h5") +
-                             "' was begun by another version of this program (version unknown, commit 0123456789abcdef), and cannot be gone on with:\n  ",
+                             "' was begun by another version of this program (version unknown, commit 0123456789abcdef), and "
+                             "cannot be gone on with:\n  ",
                       tail = "\nGo on with that version, or remove the folder to train the run from the beginning";
     RunHeader h = sample::header();
     h.train_metrics.push_back({"skipped", "1", "updates skipped"});
     h.policies = {"majority"};
-    CHECK(refusal(h) == head + "columns of the training log: there loss, accuracy, lr; here loss, accuracy, lr, skipped\n  "
-                               "shallow policies: there last_write, majority; here majority" + tail);
+    CHECK(refusal(h) == head +
+                            "columns of the training log: there loss, accuracy, lr; here loss, accuracy, lr, skipped\n  "
+                            "shallow policies: there last_write, majority; here majority" +
+                            tail);
     h = sample::header();
     std::swap(h.train_metrics[0], h.train_metrics[1]);  // a row goes by its place
     h.answer_classes.pop_back();
-    CHECK(refusal(h) == head + "columns of the training log: there loss, accuracy, lr; here accuracy, loss, lr\n  kinds of answers: there "
-                               "correct, stale, other_current, other_former, unbound, not_a_value; here correct, stale, other_current, other_former, unbound" + tail);
+    CHECK(refusal(h) ==
+          head +
+              "columns of the training log: there loss, accuracy, lr; here accuracy, loss, lr\n  kinds of answers: there "
+              "correct, stale, other_current, other_former, unbound, not_a_value; here correct, stale, other_current, "
+              "other_former, unbound" +
+              tail);
     h = sample::header();
     h.slices.pop_back();
     CHECK(refusal(h) == head + "slices of the evaluation: there 3; here 2" + tail);
     h = sample::header();
     h.slices[2].distance_to = 63;
-    CHECK(refusal(h) == head + "slice 2 of the evaluation: there test segment 0, 3 overwrites, distance 9..64; here test segment 0, 3 overwrites, distance 9..63" + tail);
+    CHECK(refusal(h) == head +
+                            "slice 2 of the evaluation: there test segment 0, 3 overwrites, distance 9..64; here test segment 0, 3 "
+                            "overwrites, distance 9..63" +
+                            tail);
     h = sample::header();
     h.slices[2].label = "in other words";
     CHECK(sample::bytes_of(folder.file("run.h5")) == before);

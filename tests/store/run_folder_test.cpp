@@ -1,5 +1,6 @@
 #include "store/run_folder.h"
 
+#include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "sample.h"
@@ -9,8 +10,6 @@
 #include <sys/wait.h>
 #include <thread>
 
-#include "catch.h"
-
 using namespace palimpsest;
 using sample::TemporaryFolder;
 
@@ -18,8 +17,9 @@ namespace {
 
 std::string lock_text(const std::string& host, std::int64_t pid, const std::string& process_start, std::int64_t heartbeat,
                       const std::string& pid_namespace) {
-    return fmt::format(R"({{"host": "{}", "pid": {}, "pid_namespace": "{}", "process_start": "{}", "token": "t", "created": 1, "heartbeat": {}}})",
-                       host, pid, pid_namespace, process_start, heartbeat);
+    return fmt::format(
+        R"({{"host": "{}", "pid": {}, "pid_namespace": "{}", "process_start": "{}", "token": "t", "created": 1, "heartbeat": {}}})",
+        host, pid, pid_namespace, process_start, heartbeat);
 }
 
 std::string own_host() {
@@ -88,8 +88,7 @@ TEST_CASE("a held lock stops a second run, whoever asks") {
     const TemporaryFolder temporary;
     RunFolder first(temporary.path()), second(temporary.path());
     first.lock();
-    const std::string expected =
-        fmt::format("already running (pid {} on host {}): '{}'", ::getpid(), own_host(), temporary.path());
+    const std::string expected = fmt::format("already running (pid {} on host {}): '{}'", ::getpid(), own_host(), temporary.path());
     CHECK(lock_error(second, ExitCode::usage) == expected);
     const pid_t child = ::fork();
     if (child == 0) {

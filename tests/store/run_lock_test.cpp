@@ -1,5 +1,6 @@
 #include "store/run_lock.h"
 
+#include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "sample.h"
@@ -9,8 +10,6 @@
 #include <ctime>
 #include <fstream>
 #include <thread>
-
-#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;
@@ -154,7 +153,8 @@ TEST_CASE("a failure of the disk costs no lock that is still good") {
     } catch (const Error& error) {
         message = error.what();
     }
-    CHECK(message == "'" + folder + "': the lock could not be held on to: cannot write '" + folder + "/LOCK': No such file or directory");
+    CHECK(message ==
+          "'" + folder + "': the lock could not be held on to: cannot write '" + folder + "/LOCK': No such file or directory");
     std::filesystem::rename(away, folder);
     CHECK_NOTHROW(strict.heartbeat(0s));
 }

@@ -1,10 +1,9 @@
+#include "catch.h"
 #include "core/file.h"
 #include "sample.h"
 #include "store/run_folder.h"
 
 #include <filesystem>
-
-#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;
@@ -68,7 +67,8 @@ TEST_CASE("links that lead in a circle, up, or nowhere end the search nowhere el
 TEST_CASE("a run without its file is a run all the same") {
     const Tree tree;
     Folders expected;
-    for (const char* mark : {"DONE", "FAILED.json", "LOCK", "run.h5"}) expected.push_back(tree.run(tree.here, std::string("with-") + mark, mark));
+    for (const char* mark : {"DONE", "FAILED.json", "LOCK", "run.h5"})
+        expected.push_back(tree.run(tree.here, std::string("with-") + mark, mark));
     make_folders(tree.here.file("with-nothing"));
     make_folders(expected.back() + "/checkpoints");
     write_file_atomic(tree.here.file("config.yaml"), "");

@@ -42,8 +42,11 @@ TEST_CASE("keys that differ") {
 TEST_CASE("runs are chosen by key and values") {
     const std::vector<CollectedRun> runs = grid();
     CHECK(filter(runs, "model.mixer=delta").size() == 4);
-    CHECK(ids(filter(runs, "train.lr=1e-2,3.0e-3")) == Words{"softmax-0.003-1", "softmax-0.003-2", "delta-0.003-1", "delta-0.003-2", "delta-0.01-1"});
-    CHECK(error_of([&] { filter(runs, "model.mixr=delta"); }).rfind("no run has the config key 'model.mixr'; did you mean 'model.mixer'?", 0) == 0);
+    CHECK(ids(filter(runs, "train.lr=1e-2,3.0e-3")) ==
+          Words{"softmax-0.003-1", "softmax-0.003-2", "delta-0.003-1", "delta-0.003-2", "delta-0.01-1"});
+    CHECK(error_of([&] {
+              filter(runs, "model.mixr=delta");
+          }).rfind("no run has the config key 'model.mixr'; did you mean 'model.mixer'?", 0) == 0);
     CHECK(error_of([&] { filter(runs, "model.mixer=linear"); }) == "no run has model.mixer=linear; its values are: softmax, delta");
     CHECK(error_of([&] { filter(runs, "delta"); }) == "'delta' chooses nothing; write key=value, such as model.mixer=delta");
     CollectedRun layered = runs[0];
@@ -53,10 +56,11 @@ TEST_CASE("runs are chosen by key and values") {
 }
 
 TEST_CASE("what makes no other run is known from the schema") {
-    for (const char* key : {"name", "run.device", "run.threads", "run.log_every", "run.flush_seconds", "run.checkpoint_every", "data.check_overlap",
-                            "train.eval_batch", "eval.policies"})
+    for (const char* key : {"name", "run.device", "run.threads", "run.log_every", "run.flush_seconds", "run.checkpoint_every",
+                            "data.check_overlap", "train.eval_batch", "eval.policies"})
         CHECK_FALSE(makes_another_run(key));
-    for (const char* key : {"seed", "train.lr", "run.precision", "task.name", "task.train.0.examples", "mixers.delta.heads", "mixers.delta", "model", "no.such"})
+    for (const char* key : {"seed", "train.lr", "run.precision", "task.name", "task.train.0.examples", "mixers.delta.heads",
+                            "mixers.delta", "model", "no.such"})
         CHECK(makes_another_run(key));
 }
 
@@ -92,8 +96,9 @@ TEST_CASE("the test segments of a config, in words") {
 }
 
 TEST_CASE("a run that is there more than once counts once") {
-    std::vector<CollectedRun> runs = {run("delta", 1e-3, 1, {}), run("delta", 1e-3, 2, scores(1, 1)), run("delta", 1e-3, 1, scores(0.5, 0.5)),
-                                      run("delta", 1e-3, 2, scores(1, 0.9)), run("delta", 1e-3, 2, scores(1, 1))};
+    std::vector<CollectedRun> runs = {run("delta", 1e-3, 1, {}), run("delta", 1e-3, 2, scores(1, 1)),
+                                      run("delta", 1e-3, 1, scores(0.5, 0.5)), run("delta", 1e-3, 2, scores(1, 0.9)),
+                                      run("delta", 1e-3, 2, scores(1, 1))};
     const char* sweeps[] = {"a", "a", "b", "b", "b"};
     for (std::size_t i = 0; i < runs.size(); ++i) {
         runs[i].sweep = sweeps[i];

@@ -7,11 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string>
-#include <vector>
-
 #include <stdlib.h>
+#include <string>
 #include <unistd.h>
+#include <vector>
 
 namespace palimpsest::sample {
 
@@ -52,8 +51,10 @@ inline RunHeader header() {
     h.resolved_yaml = "name: quickstart\nmodel:\n  mixer: delta  # δ-rule\n";
     h.source_yaml = "name: quickstart\n";
     h.overrides = {"train.lr=3e-4", "name=\"x=y%z@w,[1]\""};
-    h.config = {{"model.mixer", std::string("delta")}, {"model.width", std::int64_t{64}}, {"train.lr", 1e-3}, {"seed", std::int64_t{1}}};
-    h.provenance = {{"commit", std::string("0123456789abcdef")}, {"dirty", std::int64_t{1}}, {"command", std::string("palimpsest run")}};
+    h.config = {
+        {"model.mixer", std::string("delta")}, {"model.width", std::int64_t{64}}, {"train.lr", 1e-3}, {"seed", std::int64_t{1}}};
+    h.provenance = {
+        {"commit", std::string("0123456789abcdef")}, {"dirty", std::int64_t{1}}, {"command", std::string("palimpsest run")}};
     h.git_diff = "-old\n+new ü\n";
     h.train_metrics = {{"loss", "1", "training loss"}, {"accuracy", "1", "training accuracy"}, {"lr", "1", "learning rate"}};
     h.slices = {{0, 0, 0, 1, 8, "valid length=64 overwrites=0"},

@@ -1,12 +1,11 @@
 #include "store/sweep_file.h"
 
+#include "catch.h"
 #include "core/file.h"
 #include "sample.h"
 #include "store/hdf5.h"
 
 #include <cmath>
-
-#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;
@@ -35,7 +34,10 @@ struct Sweep {
         const std::string id = mixer + "-" + std::to_string(seed);
         RunHeader h = sample::header();
         h.run_id = id;
-        h.config = {{"model.mixer", mixer}, {"model.width", std::int64_t{64}}, {"seed", seed}, {"train.lr", 1e-3 * static_cast<double>(seed)}};
+        h.config = {{"model.mixer", mixer},
+                    {"model.width", std::int64_t{64}},
+                    {"seed", seed},
+                    {"train.lr", 1e-3 * static_cast<double>(seed)}};
         const std::string folder = temporary.file(id);
         make_folders(folder);
         sample::write_run(folder, 20, h, accuracy);
@@ -68,14 +70,17 @@ TEST_CASE("collecting reports a missing and a damaged run in their rows") {
 TEST_CASE("of a run without a file the config is known from the plan, or from config.yaml beside it") {
     const TemporaryFolder temporary;
     for (const char* name : {"planned", "begun", "unreadable"}) make_folders(temporary.file(name));
-    write_file_atomic(temporary.file("begun") + "/config.yaml", "model: {mixer: delta, width: 64}\ntask: {test: [{length: 32}, {length: 64}]}\n");
+    write_file_atomic(temporary.file("begun") + "/config.yaml",
+                      "model: {mixer: delta, width: 64}\ntask: {test: [{length: 32}, {length: 64}]}\n");
     write_file_atomic(temporary.file("unreadable") + "/config.yaml", "model: [");
     const std::vector<CollectedRun> runs = collect({{"a", temporary.file("planned"), {}, "train: {lr: 1.0e-03}\n"},
                                                     {"b", temporary.file("begun"), {}},
                                                     {"c", temporary.file("unreadable"), {}}});
     CHECK(runs[0].record.config == Attributes{{"train.lr", 1e-3}});
-    CHECK(runs[1].record.config == Attributes{{"model.mixer", std::string("delta")}, {"model.width", std::int64_t{64}},
-                                              {"task.test.0.length", std::int64_t{32}}, {"task.test.1.length", std::int64_t{64}}});
+    CHECK(runs[1].record.config == Attributes{{"model.mixer", std::string("delta")},
+                                              {"model.width", std::int64_t{64}},
+                                              {"task.test.0.length", std::int64_t{32}},
+                                              {"task.test.1.length", std::int64_t{64}}});
     CHECK(runs[2].record.config.empty());
     for (const CollectedRun& run : runs) CHECK_FALSE(run.present);
 }

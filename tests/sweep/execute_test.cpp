@@ -23,7 +23,9 @@ train: {steps: 20, batch: 4, lr: 1e-3}
 run: {log_every: 5, checkpoint_every: 10, threads: 1}
 )";
 
-Experiment experiment(const std::string& extra = "") { return parse_experiment("small.yaml", config + extra, {}, registry_catalog(), {}); }
+Experiment experiment(const std::string& extra = "") {
+    return parse_experiment("small.yaml", config + extra, {}, registry_catalog(), {});
+}
 
 ExecuteOptions into(const TemporaryFolder& folder) {
     ExecuteOptions options;
@@ -60,8 +62,9 @@ TEST_CASE("a run leaves everything that a reader needs") {
     CHECK(record.status == "finished");
     CHECK(record.step == std::vector<std::int64_t>{5, 10, 15, 20});
     CHECK(record.eval_step == std::vector<std::int64_t>{20});
-    for (const char* name : {"test_accuracy", "valid_accuracy", "test_stale_rate", "best_step", "best_valid_accuracy", "best_test_accuracy",
-                             "best_policy_accuracy", "final_loss", "parameters", "fixed_parameters", "state_bytes", "state_length", "seconds", "tokens_per_second"}) {
+    for (const char* name : {"test_accuracy", "valid_accuracy", "test_stale_rate", "best_step", "best_valid_accuracy",
+                             "best_test_accuracy", "best_policy_accuracy", "final_loss", "parameters", "fixed_parameters",
+                             "state_bytes", "state_length", "seconds", "tokens_per_second"}) {
         INFO(name);
         CHECK(record.summary.count(name) == 1);
     }
@@ -77,7 +80,8 @@ TEST_CASE("a run leaves everything that a reader needs") {
     CHECK(record.policy_answers.size() == record.policy_names.size() * record.slices.size() * 6);
 
     // The folder describes the run by itself.
-    const Experiment again = parse_experiment("config.yaml", read_file(outcome.folder + "/config.yaml"), {}, registry_catalog(), {});
+    const Experiment again =
+        parse_experiment("config.yaml", read_file(outcome.folder + "/config.yaml"), {}, registry_catalog(), {});
     CHECK(again.runs[0].spec.id == plan.runs[0].spec.id);
 
     SECTION("a second time it is skipped, and tells the same numbers") {

@@ -1,4 +1,5 @@
 // The lifetime of a run in its folder: what is lost is noticed, and what happens to one lane of a pack touches no other.
+#include "catch.h"  // after torch, which has a CHECK of its own
 #include "core/error.h"
 #include "core/file.h"
 #include "store/hdf5.h"
@@ -9,8 +10,6 @@
 #include "sweep/plan.h"
 #include "temporary_folder.h"
 #include "train/checkpoint.h"
-
-#include "catch.h"  // after torch, which has a CHECK of its own
 
 #include <atomic>
 #include <csignal>
@@ -36,7 +35,9 @@ train: {steps: 30, batch: 4, lr: 1e-3, eval_every: 10}
 run: {log_every: 4, checkpoint_every: 10, threads: 1, flush_seconds: 0.001}
 )";
 
-Experiment experiment(const std::string& sweep) { return parse_experiment("lanes.yaml", config + "sweep: " + sweep + "\n", {}, registry_catalog(), {}); }
+Experiment experiment(const std::string& sweep) {
+    return parse_experiment("lanes.yaml", config + "sweep: " + sweep + "\n", {}, registry_catalog(), {});
+}
 
 struct Trial {
     explicit Trial(const std::string& sweep) : plan(experiment(sweep)) {
@@ -103,9 +104,10 @@ TEST_CASE("runs of other shapes are no lanes of one model") {
     const Trial trial("{grid: {model.mixer: [delta, softmax], model.width: [8, 16]}, seeds: 2}");
     const auto refusal = [&](std::size_t other) { return error_of([&] { trial.train({0, other}); }); };
     const auto message = [&](std::size_t other, const std::string& keys) {
-        return fmt::format("the runs {} and {} cannot train as lanes of one model: they differ in {}; lanes may differ in seed, train.lr, "
-                           "train.weight_decay, train.beta1, train.beta2, train.init_scale alone",
-                           short_id(trial.plan.runs[0].spec.id), short_id(trial.plan.runs[other].spec.id), keys);
+        return fmt::format(
+            "the runs {} and {} cannot train as lanes of one model: they differ in {}; lanes may differ in seed, train.lr, "
+            "train.weight_decay, train.beta1, train.beta2, train.init_scale alone",
+            short_id(trial.plan.runs[0].spec.id), short_id(trial.plan.runs[other].spec.id), keys);
     };
     CHECK(refusal(2) == message(2, "model.width"));
     CHECK_THAT(refusal(7), StartsWith(message(7, "model.width, model.mixer").substr(0, 80)));
@@ -158,7 +160,8 @@ TEST_CASE("a record of another version costs its own lane alone") {
     const std::vector<RunOutcome> outcomes = trial.train({0, 1});
     CHECK(outcomes[0].state == RunState::finished);
     CHECK(outcomes[1].state == RunState::failed);
-    CHECK_THAT(outcomes[1].message, StartsWith("'" + trial.file(1, "run.h5") + "' was begun by another version of this program (version 0.1, commit abc)"));
+    CHECK_THAT(outcomes[1].message, StartsWith("'" + trial.file(1, "run.h5") +
+                                               "' was begun by another version of this program (version 0.1, commit abc)"));
     CHECK(RunFolder(trial.folders[1]).failure()->message == outcomes[1].message);
     CHECK_FALSE(file_exists(trial.file(1, "LOCK")));
     CHECK(read_file(trial.file(1, "run.h5")) == before);
@@ -176,7 +179,8 @@ TEST_CASE("a lock that is lost costs its own lane alone, and nothing more is wri
     const std::vector<RunOutcome> outcomes = trial.train({0, 1});
     CHECK(outcomes[0].state == RunState::finished);
     CHECK(outcomes[1].state == RunState::failed);
-    CHECK(outcomes[1].message == "'" + trial.folders[1] + "': the lock was taken over by pid 1 on host elsewhere; this process stops");
+    CHECK(outcomes[1].message ==
+          "'" + trial.folders[1] + "': the lock was taken over by pid 1 on host elsewhere; this process stops");
     CHECK(read_file(trial.file(1, "LOCK")) == taken_over());
     CHECK(read_file(trial.file(1, "run.h5")) == then);
     // Nor its log, once it was noticed at the checkpoint of step 10; the other lane speaks on.
@@ -241,7 +245,8 @@ TEST_CASE("every start of a run records what made it") {
             if (key == name) return value;
         return Attribute{std::string("absent")};
     };
-    for (const char* name : {"commit", "dirty", "version", "libtorch", "hdf5", "command", "device", "threads", "workers", "host", "cpu"}) {
+    for (const char* name :
+         {"commit", "dirty", "version", "libtorch", "hdf5", "command", "device", "threads", "workers", "host", "cpu"}) {
         INFO(name);
         CHECK(fact(0, name) == fact(1, name));
         // Sources without git, as in an archive of a release, have no commit that they could differ from.

@@ -31,12 +31,15 @@ train: {steps: 30, batch: 4, lr: 1e-3, eval_every: 10}
 run: {log_every: 4, checkpoint_every: 10, threads: 1}
 )";
 
-Experiment experiment(const std::string& sweep) { return parse_experiment("lanes.yaml", config + "sweep: " + sweep + "\n", {}, registry_catalog(), {}); }
+Experiment experiment(const std::string& sweep) {
+    return parse_experiment("lanes.yaml", config + "sweep: " + sweep + "\n", {}, registry_catalog(), {});
+}
 
 using Packs = std::vector<std::vector<std::size_t>>;
 
 std::vector<RunOutcome> train_pack(const Experiment& plan, const std::string& results, const std::vector<std::size_t>& runs,
-                                   const StopRequest& request = StopRequest(), std::function<void(const Progress&)> on_progress = {}) {
+                                   const StopRequest& request = StopRequest(),
+                                   std::function<void(const Progress&)> on_progress = {}) {
     ExecuteOptions options;
     options.on_progress = std::move(on_progress);
     options.results = results;
@@ -63,16 +66,19 @@ void check_close(const RunRecord& a, const RunRecord& b) {
         REQUIRE(b.train.count(name) == 1);
         const std::vector<float>& other = b.train.at(name);
         REQUIRE(column.size() == other.size());
-        for (std::size_t i = 0; i < column.size(); ++i) CHECK(column[i] == Approx(static_cast<double>(other[i])).epsilon(1e-4).margin(1e-6));
+        for (std::size_t i = 0; i < column.size(); ++i)
+            CHECK(column[i] == Approx(static_cast<double>(other[i])).epsilon(1e-4).margin(1e-6));
     }
     for (std::size_t i = 0; i < a.loss_sum.size(); ++i) CHECK(a.loss_sum[i] == Approx(b.loss_sum[i]).epsilon(1e-4));
-    for (const char* name : {"parameters", "state_bytes", "steps", "best_policy_accuracy"}) CHECK(a.summary.at(name) == b.summary.at(name));
+    for (const char* name : {"parameters", "state_bytes", "steps", "best_policy_accuracy"})
+        CHECK(a.summary.at(name) == b.summary.at(name));
 }
 
 }  // namespace
 
 TEST_CASE("runs that differ in lane values alone share a pack") {
-    const Experiment plan = experiment("{grid: {model.mixer: [delta, softmax], train.lr: [1e-3, 3e-3], train.weight_decay: [0, 0.1]}, seeds: 2}");
+    const Experiment plan =
+        experiment("{grid: {model.mixer: [delta, softmax], train.lr: [1e-3, 3e-3], train.weight_decay: [0, 0.1]}, seeds: 2}");
     REQUIRE(plan.runs.size() == 16);
     const std::vector<std::int64_t> fresh(16, 0);
     CHECK((plan_packs(plan.runs, fresh, 16) == Packs{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14, 15}}));
@@ -91,8 +97,8 @@ TEST_CASE("runs that differ in lane values alone share a pack") {
         CHECK((packs == Packs{{0, 4, 5, 6, 7}, {1, 3}, {2}, {8, 9, 10, 11, 12, 13, 14, 15}}));
     }
     SECTION("another shape, another pack") {
-        for (const char* grid : {"train.batch: [4, 8]", "train.clip: [0, 1]", "data.seed: [0, 1]", "mixers.delta.heads: [1, 2]", "train.warmup: [0, 5]",
-                                 "task.pairs: [1, 2]", "model.init_std: [0.02, 0.03]"}) {
+        for (const char* grid : {"train.batch: [4, 8]", "train.clip: [0, 1]", "data.seed: [0, 1]", "mixers.delta.heads: [1, 2]",
+                                 "train.warmup: [0, 5]", "task.pairs: [1, 2]", "model.init_std: [0.02, 0.03]"}) {
             INFO(grid);
             const Experiment other = experiment(fmt::format("{{grid: {{{}}}, seeds: 2}}", grid));
             CHECK((plan_packs(other.runs, {0, 0, 0, 0}, 16) == Packs{{0, 1}, {2, 3}}));
@@ -111,9 +117,11 @@ TEST_CASE("a lane of a sweep is its run alone") {
         INFO(lanes[i].human << " " << lanes[i].message);
         REQUIRE(lanes[i].state == RunState::finished);
         CHECK(lanes[i].run_id == plan.runs[i].spec.id);
-        for (const char* file : {"run.h5", "config.yaml", "run.log", "DONE", "checkpoints/step-000000030.ckpt"}) CHECK(file_exists(lanes[i].folder + "/" + file));
+        for (const char* file : {"run.h5", "config.yaml", "run.log", "DONE", "checkpoints/step-000000030.ckpt"})
+            CHECK(file_exists(lanes[i].folder + "/" + file));
         for (const char* file : {"LOCK", "FAILED.json"}) CHECK_FALSE(file_exists(lanes[i].folder + "/" + file));
-        CHECK_THAT(read_file(lanes[i].folder + "/run.log"), ContainsSubstring(short_id(plan.runs[i].spec.id) + ": step 30: valid accuracy"));
+        CHECK_THAT(read_file(lanes[i].folder + "/run.log"),
+                   ContainsSubstring(short_id(plan.runs[i].spec.id) + ": step 30: valid accuracy"));
         const RunRecord record = record_of(lanes[i]);
         check_close(record, record_of(train_pack(plan, alone.path, {i}).front()));
         CHECK(record.sweep_id == sweep_id(plan));
@@ -154,7 +162,8 @@ TEST_CASE("a lane whose files cannot be written harms no other") {
     make_folders(in_folder(1, "run.h5"));  // a folder where the file should be: it fails before the first step
     make_folders(in_folder(2, ""));
     write_file_atomic(in_folder(2, "checkpoints"), "");  // the other way round: it fails at the first checkpoint
-    const std::vector<RunOutcome> lanes = train_pack(plan, folder.path, {0, 1, 2, 3}), undisturbed = train_pack(plan, calm.path, {0, 1, 2, 3});
+    const std::vector<RunOutcome> lanes = train_pack(plan, folder.path, {0, 1, 2, 3}),
+                                  undisturbed = train_pack(plan, calm.path, {0, 1, 2, 3});
     for (const std::size_t i : {0u, 3u}) {
         REQUIRE(lanes[i].state == RunState::finished);
         const RunRecord a = record_of(lanes[i]), b = record_of(undisturbed[i]);
@@ -195,7 +204,7 @@ TEST_CASE("a pack that was stopped goes on, without the lanes that are done or b
     for (const std::size_t i : {1u, 3u}) {
         CHECK_FALSE(rest[i].skipped);
         REQUIRE(rest[i].state == RunState::finished);
-        CHECK(attribute(record_of(rest[i]).provenance, "lanes") == Attribute{std::int64_t{4}});           // as it began
+        CHECK(attribute(record_of(rest[i]).provenance, "lanes") == Attribute{std::int64_t{4}});          // as it began
         CHECK(attribute(record_of(rest[i]).summary_attributes, "lanes") == Attribute{std::int64_t{2}});  // as it ended
     }
     const std::vector<RunOutcome> undisturbed = train_pack(plan, whole.path, {0, 1, 2, 3});
@@ -268,7 +277,8 @@ TEST_CASE("what a worker tells arrives whole") {
     CHECK_FALSE(outcome);
     CHECK(progress->step == 5);
     CHECK(progress->loss == 0.25);
-    for (const char* other : {"", "hello", "[1]", "{}", "{\"run\": 1}", "{\"step\": \"x\"}"}) CHECK_FALSE(read_record(other, progress, outcome));
+    for (const char* other : {"", "hello", "[1]", "{}", "{\"run\": 1}", "{\"step\": \"x\"}"})
+        CHECK_FALSE(read_record(other, progress, outcome));
 }
 
 TEST_CASE("a worker that dies says how") {

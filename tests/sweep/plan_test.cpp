@@ -46,7 +46,8 @@ TEST_CASE("folders are named by id and by what varies") {
     CHECK(planned_folders("results", one) == std::vector<std::string>{"results/plans/" + one.runs[0].spec.id + "-mqar-softmax"});
     CHECK(human_name(experiment("", {"model.layers=[base_conv, softmax]"}).runs[0]) == "mqar-base_conv+softmax");
 
-    const Experiment many = experiment("sweep: {grid: {model.layers: [[base_conv, softmax], [delta, delta]], train.lr: [1e-3, 3e-3]}, seeds: 2}");
+    const Experiment many =
+        experiment("sweep: {grid: {model.layers: [[base_conv, softmax], [delta, delta]], train.lr: [1e-3, 3e-3]}, seeds: 2}");
     REQUIRE(many.runs.size() == 8);
     CHECK(human_name(many.runs[0]) == "base_conv+softmax-lr=0.001-seed=1");
     CHECK(human_name(many.runs[7]) == "delta-lr=0.003-seed=2");
@@ -78,9 +79,10 @@ TEST_CASE("what is to be done with a run follows from its folder") {
 
 TEST_CASE("a manifest holds the whole plan and is read back") {
     const TemporaryFolder results;
-    const Experiment plan = experiment("sweep: {grid: {task: [{name: mqar, vocabulary: 32, length: 16, train: [{examples: 9}], test: [{pairs: 2}]}, "
-                                       "{name: overwrite, vocabulary: 32, length: 16, pairs: 2, train: [{examples: 9}], test: [{}]}], "
-                                       "model.mixer: [softmax, delta]}}");
+    const Experiment plan = experiment(
+        "sweep: {grid: {task: [{name: mqar, vocabulary: 32, length: 16, train: [{examples: 9}], test: [{pairs: 2}]}, "
+        "{name: overwrite, vocabulary: 32, length: 16, pairs: 2, train: [{examples: 9}], test: [{}]}], "
+        "model.mixer: [softmax, delta]}}");
     const std::string folder = sweep_folder(results.path, plan.name);
     CHECK(error_of([&] { read_manifest(folder); }) == "'" + folder + "' is no folder of a sweep: it holds no manifest.yaml");
     Manifest planned = plan_sweep(plan, results.path, "palimpsest sweep x.yaml");
@@ -113,7 +115,9 @@ TEST_CASE("a plan of any size is read back") {
     std::string config = "task:\n";
     for (int i = 0; i < 10; ++i) config += fmt::format("  - {{length: {}, pairs: 2}}\n", 16 + i);
     for (int i = 0; i < 10'000; ++i) {
-        plan.runs.push_back({fmt::format("{:012x}", i), fmt::format("results/large/{:012x}-x", i), {{"a", "1"}, {"b", std::to_string(i)}, {"c", "2"}, {"seed", "3"}}});
+        plan.runs.push_back({fmt::format("{:012x}", i),
+                             fmt::format("results/large/{:012x}-x", i),
+                             {{"a", "1"}, {"b", std::to_string(i)}, {"c", "2"}, {"seed", "3"}}});
         plan.configs.push_back(config);
     }
     const Manifest again = parse_manifest("manifest.yaml", manifest_yaml(plan), "results/large");
@@ -132,28 +136,34 @@ TEST_CASE("a manifest that another wrote is understood, or refused with what to 
         return text.replace(text.find(old), old.size(), other);
     };
     const auto refusal = [&](const std::string& text) { return error_of([&] { parse_manifest("m.yaml", text, folder); }); };
-    // The first format told each run's config as changes to the first one's: its runs can be looked at, and trained after a new start.
-    const std::string older = fmt::format("format: palimpsest-manifest 1\nname: plans\nsweep_id: \"5\"\ncreated: \"2026\"\ncommand: x\noverrides: []\n"
-                                          "config: {{seed: 1}}\nruns:\n  - id: \"{}\"\n    folder: \"{}-seed=1\"\n    varied: {{seed: \"1\"}}\n    changes: {{}}\n",
-                                          id, id.substr(0, 8));
+    // The first format told each run's config as changes to the first one's: its runs can be looked at, and trained after a new
+    // start.
+    const std::string older = fmt::format(
+        "format: palimpsest-manifest 1\nname: plans\nsweep_id: \"5\"\ncreated: \"2026\"\ncommand: x\noverrides: []\n"
+        "config: {{seed: 1}}\nruns:\n  - id: \"{}\"\n    folder: \"{}-seed=1\"\n    varied: {{seed: \"1\"}}\n    changes: {{}}\n",
+        id, id.substr(0, 8));
     const Manifest read = parse_manifest("m.yaml", older, folder);
     REQUIRE(read.runs.size() == 1);
     CHECK(read.runs[0].folder == folder + "/" + id.substr(0, 8) + "-seed=1");
     CHECK(error_of([&] { planned_experiment("m.yaml", read, {id}, registry_catalog()); }) ==
-          "'m.yaml' is a 'palimpsest-manifest 1', which holds no whole configs; start the sweep anew: it writes a 'palimpsest-manifest 2' and goes on with its runs");
+          "'m.yaml' is a 'palimpsest-manifest 1', which holds no whole configs; start the sweep anew: it writes a "
+          "'palimpsest-manifest 2' and goes on with its runs");
     CHECK(refusal(with("manifest 2", "manifest 3")) ==
-          "'m.yaml' is a 'palimpsest-manifest 3'; this tool reads 'palimpsest-manifest 2' and writes it anew at the next `palimpsest sweep`, once that file is moved away");
+          "'m.yaml' is a 'palimpsest-manifest 3'; this tool reads 'palimpsest-manifest 2' and writes it anew at the next "
+          "`palimpsest sweep`, once that file is moved away");
     CHECK(refusal("seed: 1\n") == "'m.yaml' is no manifest of this tool: no 'format'");
     // Nothing outside of the sweep's folder is read or written.
     const std::string name = "\"" + id + "-seed=1\"";
     for (const char* outside : {"../../x", "/tmp/x", "..", ".", "", "a/b"})
         CHECK(refusal(with(name, fmt::format("\"{}\"", outside))) ==
-              fmt::format("'m.yaml' plans a run in '{}'; a run's folder lies in that of its sweep, such as '0123456789ab-delta'", outside));
+              fmt::format("'m.yaml' plans a run in '{}'; a run's folder lies in that of its sweep, such as '0123456789ab-delta'",
+                          outside));
 }
 
 TEST_CASE("a plan that has changed says how") {
     const TemporaryFolder results;
-    const Experiment before = experiment("sweep: {grid: {train.lr: [1e-3, 3e-3]}}"), after = experiment("sweep: {grid: {train.lr: [3e-3, 1e-2]}}");
+    const Experiment before = experiment("sweep: {grid: {train.lr: [1e-3, 3e-3]}}"),
+                     after = experiment("sweep: {grid: {train.lr: [3e-3, 1e-2]}}");
     const std::string folder = sweep_folder(results.path, before.name);
     const auto notes_of = [&](const Experiment& next) {
         Manifest plan = plan_sweep(next, results.path, {});
@@ -164,18 +174,20 @@ TEST_CASE("a plan that has changed says how") {
     const std::vector<std::string> notes = notes_of(after);
     REQUIRE(notes.size() == 2);
     CHECK(notes[0] == "the plan has changed since last time: 1 run new: " + short_id(after.runs[1].spec.id) + " (train.lr=0.01)");
-    CHECK(notes[1] ==
-          "the plan has changed since last time: 1 run no longer planned (folders stay): " + short_id(before.runs[0].spec.id) + " (train.lr=0.001)");
+    CHECK(notes[1] == "the plan has changed since last time: 1 run no longer planned (folders stay): " +
+                          short_id(before.runs[0].spec.id) + " (train.lr=0.001)");
     CHECK(sweep_id(before) != sweep_id(after));
 }
 
 TEST_CASE("sweeps at work in one folder at one time have one plan") {
     const TemporaryFolder results;
     const Experiment first = experiment("sweep: {grid: {train.lr: [1e-3, 3e-3], model.mixer: [softmax, linear]}}");
-    const Experiment turned = experiment("sweep: {grid: {model.mixer: [softmax, linear], train.lr: [1e-3, 3e-3]}}");  // the same runs by other names
+    const Experiment turned =
+        experiment("sweep: {grid: {model.mixer: [softmax, linear], train.lr: [1e-3, 3e-3]}}");  // the same runs by other names
     const Experiment other = experiment("sweep: {grid: {train.lr: [1e-3, 1e-2]}}");
     const std::string folder = sweep_folder(results.path, first.name);
-    Manifest plan = plan_sweep(first, results.path, "palimpsest sweep first.yaml"), same = plan_sweep(turned, results.path, "palimpsest sweep turned.yaml");
+    Manifest plan = plan_sweep(first, results.path, "palimpsest sweep first.yaml"),
+             same = plan_sweep(turned, results.path, "palimpsest sweep turned.yaml");
     Manifest different = plan_sweep(other, results.path, "palimpsest sweep other.yaml");
     {
         const PlanInForce in_force(folder, plan);
@@ -233,8 +245,9 @@ TEST_CASE("a run is found by its id, whatever the name of its folder") {
     // A copy under another run's name would count as that run.
     hold(id_of(3) + "-lr=0.003-linear", id_of(2));
     CHECK(error_of([&] { planned_folders(results.path, plan); }) ==
-          fmt::format("'{}/{}-lr=0.003-linear' holds the run {}, not {} as its name says: was it copied? Move it away, or give this experiment another name", sweep,
-                      id_of(3), id_of(2), id_of(3)));
+          fmt::format("'{}/{}-lr=0.003-linear' holds the run {}, not {} as its name says: was it copied? Move it away, or give "
+                      "this experiment another name",
+                      sweep, id_of(3), id_of(2), id_of(3)));
 }
 
 TEST_CASE("sizes are known before anything starts, and what does not fit is refused") {
@@ -248,11 +261,13 @@ TEST_CASE("sizes are known before anything starts, and what does not fit is refu
     CHECK(sizes[0].steps == 10);
     const std::string sweep = "sweep: {grid: {task.length: [16, 14, 12], model.mixer: [softmax, delta]}}";
     CHECK_THAT(error_of([&] { experiment(sweep); }),
-               ContainsSubstring("error: 'task.test.1': length 14 is too short for 4 pairs and 4 queries: 2 * (pairs + queries) = 16 <= length is needed\n"));
+               ContainsSubstring("error: 'task.test.1': length 14 is too short for 4 pairs and 4 queries: 2 * (pairs + queries) = "
+                                 "16 <= length is needed\n"));
     Catalog catalog = registry_catalog();
     catalog.check_task = nullptr;  // as a plan from elsewhere may be, which no config file stood for
     const std::string wrong = error_of([&] { inspect_runs(parse_experiment("plans.yaml", config + sweep, {}, catalog, {}).runs); });
-    CHECK_THAT(wrong, ContainsSubstring("length 14 is too short for 4 pairs and 4 queries: 2 * (pairs + queries) = 16 <= length is needed"));
+    CHECK_THAT(wrong, ContainsSubstring(
+                          "length 14 is too short for 4 pairs and 4 queries: 2 * (pairs + queries) = 16 <= length is needed"));
     CHECK_THAT(wrong, ContainsSubstring("(run task.length=14 model.mixer=softmax)"));
     CHECK_THAT(wrong, ContainsSubstring("(run task.length=12 model.mixer=softmax)"));
     CHECK_THAT(wrong, !ContainsSubstring("model.mixer=delta"));  // the same mistake once
@@ -295,7 +310,8 @@ TEST_CASE("the best shallow policy on the test questions") {
     set(1, 0, 0, 10);
     set(1, 1, 4, 6);
     set(1, 2, 9, 21);
-    CHECK(best_policy_accuracy(slices, answers, AccuracyMean::answers) == Approx(14.0 / 40));  // 4 of 10 by the second, 10 of 30 by the first
+    CHECK(best_policy_accuracy(slices, answers, AccuracyMean::answers) ==
+          Approx(14.0 / 40));  // 4 of 10 by the second, 10 of 30 by the first
     CHECK(best_policy_accuracy(slices, answers, AccuracyMean::examples) == Approx((0.4 + 1.0 / 3) / 2));
     for (std::size_t c = 0; c < 6; ++c) answers[(0 * 3 + 2) * 6 + c] = -1;  // no shortcut in the second segment
     CHECK(best_policy_accuracy(slices, answers, AccuracyMean::answers) == Approx(13.0 / 40));
@@ -311,18 +327,21 @@ TEST_CASE("tables at the end of a sweep") {
         CollectedRun collected;
         collected.run = {"id" + mixer + seed, "folder", {{"model.mixer", mixer}, {"seed", seed}}};
         collected.present = true;
-        if (std::isfinite(accuracy)) collected.record.summary = {{"test_accuracy", accuracy}, {"test_stale_rate", 0.25}, {"best_policy_accuracy", 0.5}};
+        if (std::isfinite(accuracy))
+            collected.record.summary = {{"test_accuracy", accuracy}, {"test_stale_rate", 0.25}, {"best_policy_accuracy", 0.5}};
         collected.record.slices = {{1, 0, 1, 1, 8, "test all overwrites=1 distance=1..8"}};
         collected.record.policy_names = {"first_of_key", "majority_of_row"};
         return collected;
     };
-    std::vector<CollectedRun> runs = {run("linear", "1", 0.5), run("linear", "2", 0.7), run("delta", "1", 1.0), run("delta", "2", NAN)};
+    std::vector<CollectedRun> runs = {run("linear", "1", 0.5), run("linear", "2", 0.7), run("delta", "1", 1.0),
+                                      run("delta", "2", NAN)};
     CHECK(result_table(runs, {"model.mixer", "seed"}) ==
           "model.mixer       accuracy          stale  best policy  runs\n"
           "linear       0.600 ± 0.141  0.250 ± 0.000        0.500  2\n"
           "delta                1.000          0.250        0.500  1 of 2\n");
     CHECK(result_legend(runs, {"model.mixer", "seed"}) ==
-          "accuracy: of all test questions; ±: the sample deviation of a row's runs, beside their mean; stale: share of the answers that were true "
+          "accuracy: of all test questions; ±: the sample deviation of a row's runs, beside their mean; stale: share of the "
+          "answers that were true "
           "before; best policy: of first_of_key, majority_of_row");
     // Where no key is overwritten no answer can be stale.
     for (CollectedRun& one : runs) one.record.slices[0].overwrites = 0;
@@ -330,10 +349,13 @@ TEST_CASE("tables at the end of a sweep") {
           "model.mixer  accuracy  best policy  runs\n"
           "linear          0.500        0.500     1\n"
           "delta           1.000        0.500     1\n");
-    CHECK(result_legend({runs[0], runs[2]}, {"model.mixer", "seed"}) == "accuracy: of all test questions; best policy: of first_of_key, majority_of_row");
+    CHECK(result_legend({runs[0], runs[2]}, {"model.mixer", "seed"}) ==
+          "accuracy: of all test questions; best policy: of first_of_key, majority_of_row");
     // Runs that differ in more than what was swept by name have rows of their own: a list of layers may set options.
     std::vector<CollectedRun> options = {runs[0], runs[1]};
-    for (std::size_t i = 0; i < 2; ++i) options[i].record.config = {{"model.mixer", std::string("linear")}, {"mixers.linear.feature_map", std::string(i == 0 ? "relu" : "elu1")}};
+    for (std::size_t i = 0; i < 2; ++i)
+        options[i].record.config = {{"model.mixer", std::string("linear")},
+                                    {"mixers.linear.feature_map", std::string(i == 0 ? "relu" : "elu1")}};
     CHECK(result_table(options, {"model.mixer", "seed"}) ==
           "model.mixer  mixers.linear.feature_map  accuracy  best policy  runs\n"
           "linear       relu                          0.500        0.500     1\n"
@@ -352,9 +374,10 @@ TEST_CASE("tables at the end of a sweep") {
     bad.message = "the disk is full\nGo on elsewhere\n";
     refused.folder = "/nowhere";
     refused.message = "no GPU was found";
-    CHECK(failure_table({good, bad, refused}) == "run             error             log" + std::string(folder.path.size() + 8 - 3, ' ') + "  try again\n" +
-                                                     "01234567 delta  the disk is full  " + folder.path + "/run.log  palimpsest resume " + folder.path +
-                                                     "\n01234567        no GPU was found  -" + std::string(folder.path.size() + 8 - 1, ' ') + "  -\n");
+    CHECK(failure_table({good, bad, refused}) ==
+          "run             error             log" + std::string(folder.path.size() + 8 - 3, ' ') + "  try again\n" +
+              "01234567 delta  the disk is full  " + folder.path + "/run.log  palimpsest resume " + folder.path +
+              "\n01234567        no GPU was found  -" + std::string(folder.path.size() + 8 - 1, ' ') + "  -\n");
     CHECK(failure_table({good}).empty());
     refused.message = "m.yaml:3:7: error: 'seed' must be at least 0, got -1\n  3 | seed: -1\n    |       ^~\n1 error";
     CHECK_THAT(failure_table({refused}), ContainsSubstring("  m.yaml:3:7: error: 'seed' must be at least 0, got -1  "));

@@ -42,7 +42,8 @@ std::size_t count(const std::string& text, const std::string& what) {
 
 TEST_CASE("a plain line of progress") {
     Progress p = example();
-    CHECK(progress_line(p) == "step 1200/20000 | loss 0.6931 | acc 0.512 | gnorm 0.84 | lr 3.0e-04 | 1.9 ms | 34.5k tok/s | eta 0:36");
+    CHECK(progress_line(p) ==
+          "step 1200/20000 | loss 0.6931 | acc 0.512 | gnorm 0.84 | lr 3.0e-04 | 1.9 ms | 34.5k tok/s | eta 0:36");
     SECTION("what is not known yet is a question mark") {
         p.seconds_per_step = p.tokens_per_second = 0;
         CHECK(progress_line(p) == "step 1200/20000 | loss 0.6931 | acc 0.512 | gnorm 0.84 | lr 3.0e-04 | ? ms | ? tok/s | eta ?");
@@ -60,9 +61,11 @@ TEST_CASE("the live line has a bar") {
     Progress p = example();
     CHECK(live_line({{"[2/8]", "delta", p}}, "", 0) ==
           "[2/8] delta [=>                  ]   6% | loss 0.6931 | acc 0.512 | 1.9 ms | 34.5k tok/s | eta 0:36");
-    CHECK(live_line({{"run", "", p}}, "", 0) == "run [=>                  ]   6% | loss 0.6931 | acc 0.512 | 1.9 ms | 34.5k tok/s | eta 0:36");
+    CHECK(live_line({{"run", "", p}}, "", 0) ==
+          "run [=>                  ]   6% | loss 0.6931 | acc 0.512 | 1.9 ms | 34.5k tok/s | eta 0:36");
     p.step = p.steps;
-    CHECK_THAT(live_line({{"x", "", p}}, "", 0), ContainsSubstring("x [====================] 100% |") && ContainsSubstring("eta 0:00"));
+    CHECK_THAT(live_line({{"x", "", p}}, "", 0),
+               ContainsSubstring("x [====================] 100% |") && ContainsSubstring("eta 0:00"));
 }
 
 TEST_CASE("the live line keeps the times left however narrow the terminal is") {

@@ -1,12 +1,13 @@
-// The start law: what `check` passes, `run` starts; what `check` refuses, `run` refuses in the same words, before anything is created.
-#include "sweep/inspect.h"
-
+// The start law: what `check` passes, `run` starts; what `check` refuses, `run` refuses in the same words, before anything is
+// created.
+#include "catch.h"  // last: torch has a CHECK of its own
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "mixers/mixer.h"
 #include "option_words.h"
 #include "sweep/execute.h"
+#include "sweep/inspect.h"
 #include "sweep/plan.h"
 #include "task/task.h"
 #include "temporary_folder.h"
@@ -15,8 +16,6 @@
 #include <functional>
 #include <optional>
 #include <regex>
-
-#include "catch.h"  // last: torch has a CHECK of its own
 
 using namespace palimpsest;
 using Catch::Matchers::EndsWith;
@@ -68,7 +67,8 @@ std::string started(const Experiment& plan, const std::string& results) {
     return refusal([&] {
         ExecuteOptions options;
         options.results = results;
-        static_cast<void>(execute_run(plan.runs[0], plan, planned_folders(results, plan).front(), "", "test", options, StopRequest()));
+        static_cast<void>(
+            execute_run(plan.runs[0], plan, planned_folders(results, plan).front(), "", "test", options, StopRequest()));
     });
 }
 
@@ -137,8 +137,11 @@ TEST_CASE("what is passed starts, whatever the task's options", "[start]") {
 
 TEST_CASE("what is passed starts, whatever the options of the sections", "[start]") {
     Tally tally;
-    for (const auto& [name, schema] : {std::pair<const char*, const AnySchema*>{"model", &model_schema()}, {"train", &train_schema()},
-                                       {"data", &data_schema()}, {"eval", &eval_schema()}, {"run", &runtime_schema()}}) {
+    for (const auto& [name, schema] : {std::pair<const char*, const AnySchema*>{"model", &model_schema()},
+                                       {"train", &train_schema()},
+                                       {"data", &data_schema()},
+                                       {"eval", &eval_schema()},
+                                       {"run", &runtime_schema()}}) {
         hold_law(*schema, name, {}, tally);
         hold_law(*schema, name, {"model.mixer=softmax", "model.positions=rotary", "data.mode=fixed", "train.epochs=2"}, tally);
     }
@@ -160,24 +163,34 @@ TEST_CASE("each kind of refusal, in its words", "[start]") {
               std::count(problem.begin(), problem.end(), '\n') + 1);
         return std::regex_replace(problem, place, "$1");
     };
-    CHECK_THAT(checked(*parsed({"train.lr=0.1", "run.threads=100000"})), StartsWith("<command line>:argument 2: error: run.threads: 100000 on "));
-    CHECK_THAT(checked(*parsed({"model.width=1000000", "model.depth=1000"})), StartsWith("small.yaml:4:1: error: it takes at least "));
+    CHECK_THAT(checked(*parsed({"train.lr=0.1", "run.threads=100000"})),
+               StartsWith("<command line>:argument 2: error: run.threads: 100000 on "));
+    CHECK_THAT(checked(*parsed({"model.width=1000000", "model.depth=1000"})),
+               StartsWith("small.yaml:4:1: error: it takes at least "));
     CHECK_THAT(checked(*parsed({"train.batch=1000000000"})), StartsWith("<command line>:argument 1: error: it takes at least "));
     CHECK_THAT(checked(*parsed(two_examples)), StartsWith("small.yaml:3:1: error: 40 of the first 40 training examples "));
-    CHECK_THAT(said({"run.threads=100000"}), StartsWith("run.threads: 100000 on a machine of ") && EndsWith(" are possible here (0 takes all cores)"));
+    CHECK_THAT(said({"run.threads=100000"}),
+               StartsWith("run.threads: 100000 on a machine of ") && EndsWith(" are possible here (0 takes all cores)"));
     CHECK(said({"run.backend=fused"}) == "run.backend: fused is not built yet; use auto, reference or chunk");
     CHECK(said(two_examples) ==
-          "40 of the first 40 training examples of task 'mqar' are valid or test examples too. The task has too few different examples to keep "
+          "40 of the first 40 training examples of task 'mqar' are valid or test examples too. The task has too few different "
+          "examples to keep "
           "them apart: give it a larger vocabulary, more pairs or a greater length, or allow it with data.check_overlap: false");
-    CHECK_THAT(said({"model.width=1000000", "model.depth=1000"}), StartsWith("it takes at least ") && ContainsSubstring(" for weights, gradients and moments (model, mixers)"));
-    CHECK_THAT(said({"train.batch=1000000000"}), StartsWith("it takes at least ") && ContainsSubstring(" for a training batch (train.batch, task.train, model)"));
-    CHECK_THAT(said({"task.test.0.examples=4000000000", "task.pairs=8", "task.length=48"}), ContainsSubstring(" for the questions (examples of task.valid and task.test)"));
-    CHECK_THAT(said({"model.mixer=base_conv", "mixers.base_conv.kernel=60000", "model.width=1000000", "model.depth=20"}), StartsWith("it takes at least "));
+    CHECK_THAT(said({"model.width=1000000", "model.depth=1000"}),
+               StartsWith("it takes at least ") && ContainsSubstring(" for weights, gradients and moments (model, mixers)"));
+    CHECK_THAT(said({"train.batch=1000000000"}),
+               StartsWith("it takes at least ") && ContainsSubstring(" for a training batch (train.batch, task.train, model)"));
+    CHECK_THAT(said({"task.test.0.examples=4000000000", "task.pairs=8", "task.length=48"}),
+               ContainsSubstring(" for the questions (examples of task.valid and task.test)"));
+    CHECK_THAT(said({"model.mixer=base_conv", "mixers.base_conv.kernel=60000", "model.width=1000000", "model.depth=20"}),
+               StartsWith("it takes at least "));
     // All that does not depend on each other is said at once.
-    CHECK_THAT(said({"run.threads=100000", "run.backend=fused"}),
-               StartsWith("run.threads: 100000 ") && EndsWith("\nrun.backend: fused is not built yet; use auto, reference or chunk"));
+    CHECK_THAT(
+        said({"run.threads=100000", "run.backend=fused"}),
+        StartsWith("run.threads: 100000 ") && EndsWith("\nrun.backend: fused is not built yet; use auto, reference or chunk"));
     CHECK(said({"train.steps=268435456", "train.batch=1000000"}) ==
-          "train.steps 268435456 x train.batch 1000000 are more than the 1099511627776 fresh examples that a run can tell apart; lower one of them");
+          "train.steps 268435456 x train.batch 1000000 are more than the 1099511627776 fresh examples that a run can tell apart; "
+          "lower one of them");
 }
 
 TEST_CASE("a run under way is not searched for overlaps again, and one in other hands has no problem", "[start]") {
@@ -201,8 +214,10 @@ TEST_CASE("a run under way is not searched for overlaps again, and one in other 
 
 TEST_CASE("one lane's overlap leaves the others of its pack alone", "[start]") {
     // Of these seeds some draw a test question for training, and some do not.
-    const Words few = {"task.length=8", "task.pairs=1", "task.valid=[{length: 4, examples: 1}]", "task.test.0.examples=24", "train.batch=8"};
-    const Experiment plan = parse_experiment("small.yaml", base + "sweep: {grid: {seed: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}}\n", few, registry_catalog(), {});
+    const Words few = {"task.length=8", "task.pairs=1", "task.valid=[{length: 4, examples: 1}]", "task.test.0.examples=24",
+                       "train.batch=8"};
+    const Experiment plan = parse_experiment(
+        "small.yaml", base + "sweep: {grid: {seed: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}}\n", few, registry_catalog(), {});
     const TemporaryFolder folder;
     std::vector<PackedRun> pack;
     const std::vector<std::string> folders = planned_folders(folder.path, plan);

@@ -13,8 +13,8 @@ using namespace palimpsest;
 
 namespace {
 
-// What waitpid tells of a process of its own, which `work` leaves with its result: signals, and the thread that watches them, are of a
-// whole process.
+// What waitpid tells of a process of its own, which `work` leaves with its result: signals, and the thread that watches them, are
+// of a whole process.
 int status_of(const std::function<int()>& work) {
     const pid_t child = ::fork();
     if (child == 0) ::_exit(work());
@@ -42,10 +42,14 @@ TEST_CASE("what each signal asks for") {
         const char* reason;
     };
     // A person who asks twice wants to leave at once; a system may send one wish twice, or by two names.
-    for (const Expected& expected : {Expected{SIGINT, SIGINT, true, ExitCode::interrupted, "interrupted"}, {SIGINT, SIGTERM, true, ExitCode::interrupted, "interrupted"},
-                                     {SIGTERM, SIGINT, true, ExitCode::requeue, "requeue"}, {SIGTERM, SIGHUP, false, ExitCode::requeue, "requeue"},
-                                     {SIGHUP, SIGHUP, false, ExitCode::interrupted, "interrupted"}, {SIGUSR1, SIGUSR1, false, ExitCode::requeue, "requeue"},
-                                     {SIGUSR2, SIGUSR1, false, ExitCode::requeue, "requeue"}, {SIGXCPU, SIGXCPU, false, ExitCode::requeue, "requeue"},
+    for (const Expected& expected : {Expected{SIGINT, SIGINT, true, ExitCode::interrupted, "interrupted"},
+                                     {SIGINT, SIGTERM, true, ExitCode::interrupted, "interrupted"},
+                                     {SIGTERM, SIGINT, true, ExitCode::requeue, "requeue"},
+                                     {SIGTERM, SIGHUP, false, ExitCode::requeue, "requeue"},
+                                     {SIGHUP, SIGHUP, false, ExitCode::interrupted, "interrupted"},
+                                     {SIGUSR1, SIGUSR1, false, ExitCode::requeue, "requeue"},
+                                     {SIGUSR2, SIGUSR1, false, ExitCode::requeue, "requeue"},
+                                     {SIGXCPU, SIGXCPU, false, ExitCode::requeue, "requeue"},
                                      {SIGUSR1, SIGTERM, true, ExitCode::requeue, "requeue"}}) {
         INFO(expected.first << " then " << expected.second);
         CHECK(code_of([&] {
@@ -55,7 +59,8 @@ TEST_CASE("what each signal asks for") {
                   std::raise(expected.first);
                   const bool first = request.stop && !request.now && request.exit_code() == expected.code;
                   std::raise(expected.second);
-                  const bool second = request.now == expected.now && request.exit_code() == expected.code && std::string(request.reason()) == expected.reason;
+                  const bool second = request.now == expected.now && request.exit_code() == expected.code &&
+                                      std::string(request.reason()) == expected.reason;
                   return first && second ? 0 : 1;
               }) == 0);
     }

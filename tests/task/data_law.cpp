@@ -1,7 +1,7 @@
-// Laws that hold for every registered task. A new task meets them with option sets made from its schema; chosen ones stand in support.h.
-#include "support.h"
-
+// Laws that hold for every registered task. A new task meets them with option sets made from its schema; chosen ones stand in
+// support.h.
 #include "source_dir.h"
+#include "support.h"
 
 #include <filesystem>
 #include <set>
@@ -25,7 +25,8 @@ TEST_CASE("every file in tasks/ registers one task", "[task]") {
         CHECK(get_task(name).schema().find("length") != nullptr);
     }
     CHECK(find_task("mqra") == nullptr);
-    CHECK_THROWS_WITH(get_task("mqra"), fmt::format("no task 'mqra'; did you mean 'mqar'?; the tasks are {}", fmt::join(files, ", ")));
+    CHECK_THROWS_WITH(get_task("mqra"),
+                      fmt::format("no task 'mqra'; did you mean 'mqar'?; the tasks are {}", fmt::join(files, ", ")));
 }
 
 TEST_CASE("every position, target and slice value is filled and in range", "[task]") {
@@ -53,7 +54,7 @@ TEST_CASE("a row depends on seed, stream and example alone", "[task]") {
         INFO(c.name());
         const auto program = compile(c);
         const auto length = static_cast<std::size_t>(program->shape().length);
-        const std::size_t count = std::max<std::size_t>(500, 100'000 / length);   // enough for several threads
+        const std::size_t count = std::max<std::size_t>(500, 100'000 / length);  // enough for several threads
         const auto examples = first_examples(count, 5);
         const Batch whole = generate(*program, examples);
         CHECK(generate(*program, examples, 1, Stream::train, 4) == whole);
@@ -176,7 +177,8 @@ TEST_CASE("a trace tells the whole example", "[task]") {
         CHECK(starting("read k") == program->shape().queries);
         CHECK(starting("write k") + starting("remove k") <= program->shape().writes);
         if (c.followable) CHECK(starting("write k") == program->shape().writes);
-        CHECK(starting("read") + starting("write") + starting("remove") + starting("noise") + starting("gap") == static_cast<std::ptrdiff_t>(lines.size()));
+        CHECK(starting("read") + starting("write") + starting("remove") + starting("noise") + starting("gap") ==
+              static_cast<std::ptrdiff_t>(lines.size()));
     }
 }
 

@@ -1,5 +1,6 @@
 // Law: an option of a task changes its examples, or says beside what it does not.
 #include "effect_law.h"
+
 #include "support.h"
 
 namespace palimpsest {
@@ -16,15 +17,18 @@ std::vector<std::string> breaches(const Task& task) {
         task.schema().read(bases.back().get(), parse_yaml("case", c.options), "task", errors);
         errors.throw_if_any();
     }
-    return EffectLaw(task.schema(), [&](const void* options) -> std::string {
-        try {
-            const auto program = task.compile(options);
-            const Shape& shape = program->shape();
-            return fmt::format("{} {} {} {}", shape.length, shape.vocabulary.size, shape.max_overwrites, fingerprint(*program, 1, Stream::train, 40));
-        } catch (const Error&) {
-            return "";
-        }
-    }).breaches(bases);
+    return EffectLaw(task.schema(),
+                     [&](const void* options) -> std::string {
+                         try {
+                             const auto program = task.compile(options);
+                             const Shape& shape = program->shape();
+                             return fmt::format("{} {} {} {}", shape.length, shape.vocabulary.size, shape.max_overwrites,
+                                                fingerprint(*program, 1, Stream::train, 40));
+                         } catch (const Error&) {
+                             return "";
+                         }
+                     })
+        .breaches(bases);
 }
 
 struct Planted {

@@ -1,8 +1,7 @@
 // The data law's golden fingerprints: tokens, positions and targets of the first examples of every option set, on every machine.
 // A changed line means that results are no longer comparable with older ones. PALIMPSEST_REGENERATE=1 writes the file anew.
-#include "support.h"
-
 #include "source_dir.h"
+#include "support.h"
 
 #include <cstdlib>
 #include <fstream>
@@ -16,8 +15,8 @@ TEST_CASE("fingerprints of all option sets are the golden ones", "[task]") {
     std::string text = "# FNV-1a of 64 examples of seed 1: train, test, task and options. Written by tests/task/golden.cpp.\n";
     for (const Case& c : chosen_cases()) {
         const auto program = compile(c);
-        text += fmt::format("{:016x} {:016x} {}\n", fingerprint(*program, 1, Stream::train, 64), fingerprint(*program, 1, Stream::test, 64),
-                            c.name());
+        text += fmt::format("{:016x} {:016x} {}\n", fingerprint(*program, 1, Stream::train, 64),
+                            fingerprint(*program, 1, Stream::test, 64), c.name());
     }
     if (std::getenv("PALIMPSEST_REGENERATE")) std::ofstream(path) << text;
 
@@ -32,7 +31,8 @@ TEST_CASE("fingerprints of all option sets are the golden ones", "[task]") {
     CHECK_FALSE(std::getline(file, golden_line));
     for (const std::string& task : task_names()) {
         if (std::none_of(chosen_cases().begin(), chosen_cases().end(), [&](const Case& c) { return c.task == task; }))
-            WARN("the examples of task '" << task << "' are not pinned: give it option sets in tests/task/support.h and write the file anew");
+            WARN("the examples of task '"
+                 << task << "' are not pinned: give it option sets in tests/task/support.h and write the file anew");
     }
 }
 

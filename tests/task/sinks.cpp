@@ -1,6 +1,5 @@
 // The sinks on a hand-written program, where every number can be checked by eye.
 #include "support.h"
-
 #include "task/draw.h"
 #include "task/program.h"
 
@@ -82,10 +81,11 @@ TEST_CASE("a hand-written program is laid out as its events say", "[task]") {
     CHECK(batch.targets == std::vector<std::int64_t>{5, 6, 5});
     CHECK(batch.distance == std::vector<std::int64_t>{3, 9, 12});
     CHECK(batch.overwrites == std::vector<std::int64_t>{0, 1, 0});
-    CHECK(program.trace(0, Stream::train, 0) ==
-          std::vector<std::string>{"write k0 v0 @0", "write k1 v1 @2", "write k0 v2 @4", "read k1 -> v1 @6 (distance 3, overwrites 0)",
-                                   "gap 1 @7", "write k2 v3 @8", "remove k2 @10", "noise 0 7 @12",
-                                   "read k0 -> v2 @14 (distance 9, overwrites 1)", "read k1 -> v1 @15 (distance 12, overwrites 0)"});
+    CHECK(program.trace(0, Stream::train, 0) == std::vector<std::string>{"write k0 v0 @0", "write k1 v1 @2", "write k0 v2 @4",
+                                                                         "read k1 -> v1 @6 (distance 3, overwrites 0)", "gap 1 @7",
+                                                                         "write k2 v3 @8", "remove k2 @10", "noise 0 7 @12",
+                                                                         "read k0 -> v2 @14 (distance 9, overwrites 1)",
+                                                                         "read k1 -> v1 @15 (distance 12, overwrites 0)"});
 }
 
 TEST_CASE("distance and overwrites may be left out", "[task]") {
@@ -108,9 +108,10 @@ TEST_CASE("every class of answer is told apart", "[task]") {
         return std::pair(classes[1], classes[2]);
     };
     CHECK(third_is(6, 5) == std::pair(Answer::correct, Answer::correct));
-    CHECK(third_is(4, 4) == std::pair(Answer::stale, Answer::other_former));        // key 1 held 4 before; to key 2 that is another's past
+    CHECK(third_is(4, 4) ==
+          std::pair(Answer::stale, Answer::other_former));  // key 1 held 4 before; to key 2 that is another's past
     CHECK(third_is(5, 6) == std::pair(Answer::other_current, Answer::other_current));
-    CHECK(third_is(7, 7) == std::pair(Answer::other_former, Answer::other_former)); // held by key 3, which was removed
+    CHECK(third_is(7, 7) == std::pair(Answer::other_former, Answer::other_former));  // held by key 3, which was removed
     CHECK(third_is(8, 8) == std::pair(Answer::unbound, Answer::unbound));
     CHECK(third_is(9, 0) == std::pair(Answer::not_a_value, Answer::not_a_value));
     CHECK(third_is(-1, 1000) == std::pair(Answer::not_a_value, Answer::not_a_value));
@@ -118,7 +119,10 @@ TEST_CASE("every class of answer is told apart", "[task]") {
 
 TEST_CASE("answers of several tokens are judged as a whole", "[task]") {
     Wide wide;
-    wide.shape = {.length = 11, .queries = 1, .writes = 2, .max_overwrites = 1,
+    wide.shape = {.length = 11,
+                  .queries = 1,
+                  .writes = 2,
+                  .max_overwrites = 1,
                   .vocabulary = {.size = 7, .keys = 3, .value_first = 4, .values = 3, .key_tokens = 2, .value_tokens = 2}};
     const ProgramOf<Wide> program("wide", {wide});
     const Batch batch = generate(program, {0});
@@ -134,13 +138,16 @@ TEST_CASE("answers of several tokens are judged as a whole", "[task]") {
 
 TEST_CASE("overwrites count changes, distance counts from the last write", "[task]") {
     Again again;
-    again.shape = {.length = 11, .queries = 1, .writes = 5, .max_overwrites = 2,
+    again.shape = {.length = 11,
+                   .queries = 1,
+                   .writes = 5,
+                   .max_overwrites = 2,
                    .vocabulary = {.size = 5, .keys = 1, .value_first = 2, .values = 3}};
     const ProgramOf<Again> program("again", {again});
     const Batch batch = generate(program, {0});
     CHECK(batch.overwrites == std::vector<std::int64_t>{2});
     CHECK(batch.distance == std::vector<std::int64_t>{1});
-    CHECK(judge(program, {0}, {3})[0] == Answer::correct);   // 1 again, though also a former value
+    CHECK(judge(program, {0}, {3})[0] == Answer::correct);  // 1 again, though also a former value
     CHECK(judge(program, {0}, {4})[0] == Answer::stale);
 }
 
@@ -159,10 +166,10 @@ TEST_CASE("policies answer as their names say", "[task]") {
         ++of_key[answers(Policy::random_of_key, example)[1]];
         ++of_row[answers(Policy::random_of_row, example)[1]];
     }
-    CHECK(of_key.size() == 2);   // 4 and 6
+    CHECK(of_key.size() == 2);  // 4 and 6
     CHECK(of_key[4] > 150);
     CHECK(of_key[6] > 150);
-    CHECK(of_row.size() == 4);   // 4 5 6 7
+    CHECK(of_row.size() == 4);  // 4 5 6 7
     for (std::int64_t value = 4; value < 8; ++value) CHECK(of_row[value] > 60);
 }
 
@@ -173,19 +180,24 @@ TEST_CASE("to look up a key is shallow where its value changes, and the task its
         CHECK_FALSE(is_shallow(policy, still));
         CHECK(is_shallow(policy, moving));
     }
-    for (const Policy policy : {Policy::last_written, Policy::random_of_row, Policy::majority_of_row}) CHECK((is_shallow(policy, still) && is_shallow(policy, moving)));
+    for (const Policy policy : {Policy::last_written, Policy::random_of_row, Policy::majority_of_row})
+        CHECK((is_shallow(policy, still) && is_shallow(policy, moving)));
 }
 
 TEST_CASE("a program that breaks its shape is found out", "[task]") {
     const auto run = [](int mistake) {
         Wrong wrong;
         wrong.mistake = mistake;
-        wrong.shape = {.length = 4, .queries = 1, .writes = 1, .max_overwrites = 0,
+        wrong.shape = {.length = 4,
+                       .queries = 1,
+                       .writes = 1,
+                       .max_overwrites = 0,
                        .vocabulary = {.size = 5, .keys = 2, .value_first = 3, .values = 2}};
         generate(ProgramOf<Wrong>("wrong", {wrong}), {9});
     };
     CHECK_NOTHROW(run(0));
-    CHECK_THROWS_WITH(run(1), ContainsSubstring("task 'wrong' breaks its own shape in example 9: emit reads a key that holds no value. Mend emit or compile in tasks/wrong.cpp"));
+    CHECK_THROWS_WITH(run(1), ContainsSubstring("task 'wrong' breaks its own shape in example 9: emit reads a key that holds no "
+                                                "value. Mend emit or compile in tasks/wrong.cpp"));
     CHECK_THROWS_WITH(run(2), ContainsSubstring("in example 9: emit writes and removes more than 1 times (shape.writes)"));
     CHECK_THROWS_WITH(run(3), ContainsSubstring("in example 9: emit removes a key, but vocabulary.removed is not set"));
     CHECK_THROWS_WITH(run(4), ContainsSubstring("in example 9: emit must read exactly 1 times (shape.queries)"));
@@ -194,10 +206,15 @@ TEST_CASE("a program that breaks its shape is found out", "[task]") {
 }
 
 TEST_CASE("an exception of a worker thread comes through", "[task]") {
-    CHECK_THROWS_WITH(for_ranges(10, 1'000'000, 4, [](std::size_t begin, std::size_t) { if (begin > 0) throw Error(ExitCode::usage, "no"); }),
+    CHECK_THROWS_WITH(for_ranges(10, 1'000'000, 4,
+                                 [](std::size_t begin, std::size_t) {
+                                     if (begin > 0) throw Error(ExitCode::usage, "no");
+                                 }),
                       "no");
     std::vector<int> visits(10);
-    for_ranges(10, 1'000'000, 4, [&](std::size_t begin, std::size_t end) { for (; begin < end; ++begin) ++visits[begin]; });
+    for_ranges(10, 1'000'000, 4, [&](std::size_t begin, std::size_t end) {
+        for (; begin < end; ++begin) ++visits[begin];
+    });
     CHECK(visits == std::vector<int>(10, 1));
 }
 
@@ -227,7 +244,8 @@ TEST_CASE("weighted draws follow their weights, without replacement", "[task]") 
             CHECK(draw.total() == 0);
         }
         for (std::int64_t i = 0; i < size; ++i)
-            CHECK(hits[static_cast<std::size_t>(i)] == Approx(2.0 * static_cast<double>(i + 1) / static_cast<double>(size * (size + 1))).margin(0.015));
+            CHECK(hits[static_cast<std::size_t>(i)] ==
+                  Approx(2.0 * static_cast<double>(i + 1) / static_cast<double>(size * (size + 1))).margin(0.015));
     }
 }
 

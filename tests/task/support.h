@@ -22,8 +22,9 @@
 namespace palimpsest::testing {
 
 struct Case {
-    std::string task, options;   // options as a YAML flow map
-    std::optional<bool> followable = true;   // whether a last-write-wins memory over the tokens reaches 1.0, where somebody has said so
+    std::string task, options;  // options as a YAML flow map
+    std::optional<bool> followable =
+        true;  // whether a last-write-wins memory over the tokens reaches 1.0, where somebody has said so
     std::string name() const { return task + " " + options; }
 };
 
@@ -54,9 +55,12 @@ inline const std::vector<Case>& chosen_cases() {
         {"overwrite", "{length: 128, pairs: 8, overwrites: 1..2, order: blocked, reads_between: 5, filler: random}"},
         {"overwrite", "{length: 200, pairs: 8, updated: 0.5, overwrites: 2, distance: 21..61, filler: random}"},
         {"overwrite", "{length: 256, pairs: 8, overwrites: 0..3, distance: 1..101, order: blocked, queries: 6, reads_between: 3}"},
-        {"overwrite", "{length: 128, pairs: 6, overwrites: 4, values_distinct: false, keys: 10, values: 3, vocabulary: 32, filler: random}"},
-        {"overwrite", "{length: 255, pairs: 5, overwrites: 1..3, revert: true, key_tokens: 2, value_tokens: 2, vocabulary: 24, filler: random}"},
-        {"overwrite", "{length: 255, pairs: 5, overwrites: 2, distance: 4..52, key_tokens: 1, value_tokens: 3, vocabulary: 24, filler: random}"},
+        {"overwrite",
+         "{length: 128, pairs: 6, overwrites: 4, values_distinct: false, keys: 10, values: 3, vocabulary: 32, filler: random}"},
+        {"overwrite",
+         "{length: 255, pairs: 5, overwrites: 1..3, revert: true, key_tokens: 2, value_tokens: 2, vocabulary: 24, filler: random}"},
+        {"overwrite",
+         "{length: 255, pairs: 5, overwrites: 2, distance: 4..52, key_tokens: 1, value_tokens: 3, vocabulary: 24, filler: random}"},
         {"needle", "{}"},
         {"needle", "{length: 256, needles: 4, distractors: 12, queries: 2, depth: 25..75}"},
         {"needle", "{length: 200, needles: 3, filler: repeated, pattern: 5, key_tokens: 2, value_tokens: 4, vocabulary: 32}"},
@@ -66,8 +70,8 @@ inline const std::vector<Case>& chosen_cases() {
     return all;
 }
 
-// Option sets of a task by its schema alone: the defaults, then every switch and every fixed word at each of its other values, one at a
-// time, as far as the task takes them. So a new task meets the laws before its author writes a test.
+// Option sets of a task by its schema alone: the defaults, then every switch and every fixed word at each of its other values, one
+// at a time, as far as the task takes them. So a new task meets the laws before its author writes a test.
 inline std::vector<Case> cases_of(const std::string& task) {
     std::vector<Case> found{{task, "{}", std::nullopt}};
     for (const Option& option : get_task(task).schema().options()) {
@@ -75,7 +79,7 @@ inline std::vector<Case> cases_of(const std::string& task) {
             const Case turned{task, fmt::format("{{{}: {}}}", option.name, word), std::nullopt};
             try {
                 if (word != option.default_text && compile(turned)) found.push_back(turned);
-            } catch (const Error&) {   // the task refuses the word beside the other defaults
+            } catch (const Error&) {  // the task refuses the word beside the other defaults
             }
         }
     }
@@ -139,7 +143,8 @@ inline double share(const std::vector<Answer>& classes, Answer wanted = Answer::
 
 inline double policy_accuracy(const Program& program, Policy policy, std::size_t count = 500) {
     const auto examples = first_examples(count);
-    std::vector<std::int64_t> predicted(count * static_cast<std::size_t>(program.shape().queries * program.shape().vocabulary.value_tokens));
+    std::vector<std::int64_t> predicted(
+        count * static_cast<std::size_t>(program.shape().queries * program.shape().vocabulary.value_tokens));
     program.answer(policy, 1, Stream::train, examples, predicted.data());
     return share(judge(program, examples, predicted));
 }
@@ -149,11 +154,12 @@ class TokenMemory {
 public:
     struct Entry {
         std::vector<std::int64_t> value;
-        std::int64_t end = 0, changes = 0, repeats = 0;   // repeats: writes that changed nothing
+        std::int64_t end = 0, changes = 0, repeats = 0;  // repeats: writes that changed nothing
     };
     using Key = std::vector<std::int64_t>;
 
-    TokenMemory(const Vocabulary& vocabulary, const std::int64_t* row, std::int64_t length) : v_(vocabulary), row_(row), length_(length) {}
+    TokenMemory(const Vocabulary& vocabulary, const std::int64_t* row, std::int64_t length)
+        : v_(vocabulary), row_(row), length_(length) {}
 
     // Reads on up to position `until`, exclusive.
     void advance(std::int64_t until) {

@@ -61,7 +61,7 @@ TEST_CASE("mqar asks at zoology's distances", "[task]") {
 
 TEST_CASE("mqar with power_a 1 asks anywhere alike", "[task]") {
     const Quantiles measured = query_offsets("{length: 64, pairs: 4, power_a: 1}", 8, 20'000);
-    CHECK(measured.mean == Approx(27).margin(0.5));   // slots 0 2 … 54
+    CHECK(measured.mean == Approx(27).margin(0.5));  // slots 0 2 … 54
     CHECK(measured.median == Approx(27).margin(1.1));
 }
 
@@ -103,10 +103,10 @@ TEST_CASE("random filler is never a live key, unless asked to collide", "[task]"
             total += std::count_if(tokens.begin(), tokens.end(), [&](std::int64_t token) { return keys.count(token) > 0; });
             kinds.insert(tokens.begin() + 16, tokens.end());
         }
-        CHECK(kinds.size() == 64);   // the filler uses the whole vocabulary, 0 included
+        CHECK(kinds.size() == 64);  // the filler uses the whole vocabulary, 0 included
         return total;
     };
-    CHECK(live_keys("") == 300 * 16);   // one write and one read each
+    CHECK(live_keys("") == 300 * 16);  // one write and one read each
     CHECK(live_keys(", filler_collides: true") > 300 * 16);
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("mqar asks a random part of the keys, or all of them evenly more than 
             ++by_place[static_cast<std::size_t>(std::find(tokens.begin(), tokens.end(), key) - tokens.begin()) / 2];
         }
     }
-    for (const int hits : by_place) CHECK(hits > 60);   // 100 each
+    for (const int hits : by_place) CHECK(hits > 60);  // 100 each
 
     const auto many = compile("mqar", "{length: 64, pairs: 4, queries: 12}");
     batch = generate(*many, first_examples(50));
@@ -158,11 +158,12 @@ TEST_CASE("overwrite: blocked writes come block by block, interleaved ones do no
             auto keys = row(batch, *program, r);
             const Vocabulary& v = program->shape().vocabulary;
             std::erase_if(keys, [&](std::int64_t token) { return token == 0 || token >= v.value_first; });
-            REQUIRE(keys.size() == 24);   // 18 writes, 6 reads
+            REQUIRE(keys.size() == 24);  // 18 writes, 6 reads
             bool good = true;
             for (std::size_t block = 0; block < 24; block += 6)
                 good &= std::set<std::int64_t>(keys.begin() + static_cast<std::ptrdiff_t>(block),
-                                               keys.begin() + static_cast<std::ptrdiff_t>(block + 6)).size() == 6;
+                                               keys.begin() + static_cast<std::ptrdiff_t>(block + 6))
+                            .size() == 6;
             orderly += good;
         }
         return orderly;
@@ -173,7 +174,8 @@ TEST_CASE("overwrite: blocked writes come block by block, interleaved ones do no
 
 TEST_CASE("overwrite: a distance is kept to the position and spread over the keys", "[task]") {
     for (const char* order : {"interleaved", "blocked"}) {
-        const auto program = compile("overwrite", fmt::format("{{length: 256, pairs: 8, overwrites: 2, distance: 41..71, order: {}}}", order));
+        const auto program =
+            compile("overwrite", fmt::format("{{length: 256, pairs: 8, overwrites: 2, distance: 41..71, order: {}}}", order));
         const Batch batch = generate(*program, first_examples(300));
         for (std::size_t r = 0; r < 300; ++r) {
             std::vector<std::int64_t> distances(batch.distance.begin() + static_cast<std::ptrdiff_t>(8 * r),
@@ -196,7 +198,7 @@ TEST_CASE("overwrite: reads between changes see the value of their time", "[task
     for (std::size_t r = 0; r < 200; ++r) {
         std::map<std::int64_t, int> by_changes;
         for (std::size_t q = 0; q < 12; ++q) ++by_changes[batch.overwrites[12 * r + q]];
-        CHECK(by_changes == std::map<std::int64_t, int>{{0, 4}, {1, 4}, {2, 4}});   // one read before every change, one at the end
+        CHECK(by_changes == std::map<std::int64_t, int>{{0, 4}, {1, 4}, {2, 4}});  // one read before every change, one at the end
     }
 }
 
@@ -223,7 +225,7 @@ TEST_CASE("overwrite: the shallow policies score what arithmetic says", "[task]"
 
 TEST_CASE("needle: depth is exact, needles and distractors are kept apart", "[task]") {
     const auto at_depth = [](int percent) {
-        const auto program = compile("needle", fmt::format("{{length: 103, depth: {}}}", percent));   // 100 tokens of filler
+        const auto program = compile("needle", fmt::format("{{length: 103, depth: {}}}", percent));  // 100 tokens of filler
         return generate(*program, first_examples(50)).distance;
     };
     CHECK(at_depth(0) == std::vector<std::int64_t>(50, 101));
@@ -259,7 +261,8 @@ TEST_CASE("options that do not fit together are explained", "[task]") {
     CHECK(message("mqar", "{length: 512, pairs: 64, vocabulary: 100}") ==
           "49 different keys are too few for 64 pairs, 64 are needed: raise vocabulary, keys or key_tokens");
     CHECK(message("mqar", "{length: 512, pairs: 64, vocabulary: 100, keys: 80}") ==
-          "19 different values are too few for 64 pairs with values_distinct, 64 are needed: raise vocabulary, values or value_tokens");
+          "19 different values are too few for 64 pairs with values_distinct, 64 are needed: raise vocabulary, values or "
+          "value_tokens");
     CHECK(message("mqar", "{length: 512, pairs: 64, vocabulary: 100, keys: 80, values_distinct: false}") == "no error");
     CHECK(message("mqar", "{vocabulary: 64, keys: 40, values: 40}") ==
           "vocabulary 64 is too small for 40 keys and 40 values: 1 + keys + values <= vocabulary is needed");
@@ -277,7 +280,8 @@ TEST_CASE("options that do not fit together are explained", "[task]") {
     CHECK(message("overwrite", "{pairs: 8, overwrites: 3}") ==
           "length 64 is too short for 32 writes and 8 reads of 8 pairs: 2 * (writes + reads) = 80 <= length is needed");
     CHECK(message("overwrite", "{vocabulary: 16, pairs: 4, overwrites: 3}") ==
-          "8 different values are too few for 16 writes with values_distinct, 16 are needed: raise vocabulary, values or value_tokens");
+          "8 different values are too few for 16 writes with values_distinct, 16 are needed: raise vocabulary, values or "
+          "value_tokens");
     CHECK(message("overwrite", "{values: 1, values_distinct: false}") ==
           "1 different values are too few for values that change, 2 are needed: raise vocabulary, values or value_tokens");
     CHECK(message("overwrite", "{revert: true, values_distinct: false}") == "revert: true needs values_distinct: true");
@@ -288,7 +292,8 @@ TEST_CASE("options that do not fit together are explained", "[task]") {
           "distance 41..41 does not fit: with these writes and reads it can be 29 at most, or raise length by 12");
     CHECK(message("overwrite", "{distance: 29}") == "no error");
     CHECK(message("overwrite", "{length: 76, distance: 41}") == "no error");
-    CHECK(message("overwrite", "{length: 32, pairs: 4, distance: 1}") == "no room for distance: raise length by 4 positions at least");
+    CHECK(message("overwrite", "{length: 32, pairs: 4, distance: 1}") ==
+          "no room for distance: raise length by 4 positions at least");
     CHECK(message("overwrite", "{length: 36, pairs: 4, distance: 1}") == "no error");
 
     CHECK(message("needle", "{queries: 2}") == "2 queries are more than the 1 needles: queries <= needles is needed");

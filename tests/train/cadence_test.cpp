@@ -1,11 +1,11 @@
 // The cadence law: what is logged, saved and evaluated how often may change at any resume without changing a recorded number.
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-
 #include "core/file.h"
 #include "mixers/mixer.h"
 #include "support.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 
 using namespace palimpsest;
 using namespace palimpsest::testing;
@@ -137,7 +137,8 @@ TEST_CASE("a step that is not finite is seen whatever the cadence", "[train][cad
     spec.train.lr = 1e30;
     spec.train.schedule = Schedule::constant;
     spec.run.log_every = 4;
-    const std::string message = "step 2, lane 0: the loss is not finite: the parameters are, the hidden states that the layers make of them are not";
+    const std::string message =
+        "step 2, lane 0: the loss is not finite: the parameters are, the hidden states that the layers make of them are not";
     const TemporaryFolder folder;
     Recorder told;
     Lane lane = lane_of(spec);

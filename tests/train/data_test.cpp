@@ -1,11 +1,11 @@
 // Which examples a step trains on.
 #include "train/data.h"
 
-#include <cstring>
-#include <set>
-
 #include "core/error.h"
 #include "support.h"
+
+#include <cstring>
+#include <set>
 
 using namespace palimpsest;
 using namespace palimpsest::testing;
@@ -154,15 +154,18 @@ TEST_CASE("numbers that cannot be counted are errors", "[train][data]") {
     train::Segments segments = three_segments(100, 20, 50);
     DataSpec fixed;
     fixed.mode = DataMode::fixed;
-    CHECK_THROWS_WITH(BatchOrder(segments.train, steps(std::int64_t{1} << 29, 8), fixed), "train.steps is 536870912; from 1 to 268435456 are possible");
-    CHECK_THROWS_WITH(BatchOrder(segments.train, steps(0, 8, std::int64_t{1} << 62), fixed),
-                      "train.epochs is 4611686018427387904, but epochs of 23 batches make more than 268435456 steps; lower train.epochs or raise "
-                      "train.batch");
+    CHECK_THROWS_WITH(BatchOrder(segments.train, steps(std::int64_t{1} << 29, 8), fixed),
+                      "train.steps is 536870912; from 1 to 268435456 are possible");
+    CHECK_THROWS_WITH(
+        BatchOrder(segments.train, steps(0, 8, std::int64_t{1} << 62), fixed),
+        "train.epochs is 4611686018427387904, but epochs of 23 batches make more than 268435456 steps; lower train.epochs or raise "
+        "train.batch");
     // Their numbers would run into the bits that tell segments apart.
     CHECK_NOTHROW(BatchOrder(segments.train, steps(std::int64_t{1} << 10, std::int64_t{1} << 30), DataSpec{}));
-    CHECK_THROWS_WITH(BatchOrder(segments.train, steps((std::int64_t{1} << 10) + 1, std::int64_t{1} << 30), DataSpec{}),
-                      "train.steps 1025 x train.batch 1073741824 are more than the 1099511627776 fresh examples that a run can tell apart; lower "
-                      "one of them");
+    CHECK_THROWS_WITH(
+        BatchOrder(segments.train, steps((std::int64_t{1} << 10) + 1, std::int64_t{1} << 30), DataSpec{}),
+        "train.steps 1025 x train.batch 1073741824 are more than the 1099511627776 fresh examples that a run can tell apart; lower "
+        "one of them");
     // 2^28 steps times 3 * 2^32 examples do not fit 64 bits, and still each segment has its third of the run.
     for (train::Segment& segment : segments.train) segment.examples = 4'294'967'294;
     segments.train.insert(segments.train.end(), 9, segments.train.front());

@@ -1,11 +1,11 @@
 // Batches made on a GPU, where there is one. Their golden values are those of the host: tests/golden/fingerprints.txt.
-#include <ATen/Context.h>
-
 #include "core/error.h"
 #include "support.h"
 #include "task/program.h"
 #include "task/support.h"
 #include "train/data.h"
+
+#include <ATen/Context.h>
 
 using namespace palimpsest;
 using namespace palimpsest::testing;
@@ -75,10 +75,13 @@ TEST_CASE("batches made on a GPU are those of the host, to the bit", "[train][da
     }
 }
 
-TEST_CASE("segments take turns on a GPU as on the host, shuffled, with a smaller last batch, of one lane and of many", "[train][data]") {
+TEST_CASE("segments take turns on a GPU as on the host, shuffled, with a smaller last batch, of one lane and of many",
+          "[train][data]") {
     if (!at::Context::hasCUDA()) return;
-    const train::Segments segments = segments_of({{"mqar", "{length: 64, pairs: 8, vocabulary: 64}"}, {"overwrite", "{length: 64, vocabulary: 64}"},
-                                                  {"needle", "{length: 64, vocabulary: 64}"}}, 45);
+    const train::Segments segments = segments_of({{"mqar", "{length: 64, pairs: 8, vocabulary: 64}"},
+                                                  {"overwrite", "{length: 64, vocabulary: 64}"},
+                                                  {"needle", "{length: 64, vocabulary: 64}"}},
+                                                 45);
     TrainSpec spec;
     spec.batch = 16;
     spec.epochs = 2;
@@ -117,7 +120,9 @@ TEST_CASE("a program that breaks its shape on a GPU is told of with its example"
     static_cast<void>(gpu.batch(0));
     CHECK_NOTHROW(gpu.check());
     static_cast<void>(gpu.batch(1));
-    CHECK_THROWS_WITH(gpu.check(), ContainsSubstring("task 'quiet' breaks its own shape in example 8: emit lays out more than the 5 positions of the length"));
+    CHECK_THROWS_WITH(
+        gpu.check(),
+        ContainsSubstring("task 'quiet' breaks its own shape in example 8: emit lays out more than the 5 positions of the length"));
 }
 
 TEST_CASE("what CUDA says against a batch is an error", "[train][data]") {

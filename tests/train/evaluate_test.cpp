@@ -1,11 +1,11 @@
 // Counts, losses, slices and policies of an evaluation.
 #include "train/evaluate.h"
 
+#include "support.h"
+
 #include <cmath>
 #include <map>
 #include <numeric>
-
-#include "support.h"
 
 using namespace palimpsest;
 using namespace palimpsest::testing;
@@ -117,7 +117,8 @@ TEST_CASE("where nothing is rewritten, policies that look up the key are not sco
     const std::vector<std::int64_t> counts = evaluator.policy_answers();
     const std::size_t row = evaluator.slices().size() * answer_classes;
     for (std::size_t p = 0; p < policies; ++p) {
-        const bool looks_up = p == static_cast<std::size_t>(Policy::first_of_key) || p == static_cast<std::size_t>(Policy::random_of_key);
+        const bool looks_up =
+            p == static_cast<std::size_t>(Policy::first_of_key) || p == static_cast<std::size_t>(Policy::random_of_key);
         for (std::size_t s = 0; s < evaluator.slices().size(); ++s) {
             const bool scored = evaluator.slices()[s].split == 0 || evaluator.slices()[s].segment == 1 || !looks_up;
             for (std::size_t c = 0; c < answer_classes; ++c) CHECK((counts[p * row + s * answer_classes + c] >= 0) == scored);
@@ -140,10 +141,8 @@ TEST_CASE("policies answer the same questions", "[train][evaluate]") {
     const std::size_t first = static_cast<std::size_t>(Policy::first_of_key) * row;
     for (std::size_t s = 0; s < evaluator.slices().size(); ++s) {
         const std::int64_t correct = counts[first + s * answer_classes + static_cast<std::size_t>(Answer::correct)];
-        if (evaluator.slices()[s].overwrites == 0)
-            CHECK(correct > 0);
-        else
-            CHECK(counts[first + s * answer_classes + static_cast<std::size_t>(Answer::stale)] > 0);
+        if (evaluator.slices()[s].overwrites == 0) CHECK(correct > 0);
+        else CHECK(counts[first + s * answer_classes + static_cast<std::size_t>(Answer::stale)] > 0);
     }
     CHECK(counts == bench.evaluator(eval, 64).policy_answers());
     eval.policies = false;

@@ -1,12 +1,12 @@
 // The window of the training log, alone.
 #include "train/metric_window.h"
 
+#include "catch.h"
+#include "train/optimizer.h"
+
 #include <cmath>
 #include <cstring>
 #include <limits>
-
-#include "catch.h"
-#include "train/optimizer.h"
 
 using namespace palimpsest;
 using train::MetricWindow;
@@ -34,9 +34,7 @@ at::Tensor metrics_of(std::int64_t step, std::int64_t lanes) {
 
 void ignore(std::int64_t, std::size_t, std::int64_t) {}
 
-bool same(const MetricWindow::Row& a, const MetricWindow::Row& b) {
-    return std::memcmp(a.data(), b.data(), sizeof(a)) == 0;
-}
+bool same(const MetricWindow::Row& a, const MetricWindow::Row& b) { return std::memcmp(a.data(), b.data(), sizeof(a)) == 0; }
 
 }  // namespace
 

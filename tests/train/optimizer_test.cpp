@@ -1,15 +1,15 @@
 // AdamW against torch.optim.AdamW, clipping, decay groups, lanes, and the schedule.
 #include "train/optimizer.h"
 
+#include "catch.h"
+#include "train/schedule.h"
+
 #include <ATen/Parallel.h>
 
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
-
-#include "catch.h"
-#include "train/schedule.h"
 
 using namespace palimpsest;
 using train::AdamW;

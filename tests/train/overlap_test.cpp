@@ -11,7 +11,8 @@ namespace {
 // One key and two values: there are two examples.
 const std::string tiny = "{length: 4, pairs: 1, vocabulary: 4}", other_length = "{length: 5, pairs: 1, vocabulary: 4}";
 const std::string advice =
-    " The task has too few different examples to keep them apart: give it a larger vocabulary, more pairs or a greater length, or allow it "
+    " The task has too few different examples to keep them apart: give it a larger vocabulary, more pairs or a greater length, or "
+    "allow it "
     "with data.check_overlap: false";
 
 std::string problem(const RunSpec& spec, int threads = 1) {
@@ -59,7 +60,8 @@ TEST_CASE("fixed data are searched to their end, fresh data as far as said", "[t
 }
 
 TEST_CASE("of more than can be searched while somebody waits, each segment has its share", "[train][overlap]") {
-    // 40 million tokens, and behind them the segment that holds test examples; among 16 million held-out tokens, the last segment does.
+    // 40 million tokens, and behind them the segment that holds test examples; among 16 million held-out tokens, the last segment
+    // does.
     RunSpec spec = small_run();
     spec.task.train = {segment("mqar", "{length: 8, pairs: 1, vocabulary: 4}", 5'000'000), segment("mqar", tiny, 8)};
     spec.task.valid = {segment("mqar", "{length: 6, pairs: 1, vocabulary: 4}", 1)};

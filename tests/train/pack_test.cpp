@@ -1,15 +1,15 @@
 // The pack law: what happens to one lane (numbers that are not finite, an early end, a listener or a folder that throws, a
 // checkpoint that is refused) touches no other.
-#include <algorithm>
-#include <cstring>
-#include <stdexcept>
-
 #include "config/diagnostics.h"
 #include "config/value.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "mixers/mixer.h"
 #include "support.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
 
 using namespace palimpsest;
 using namespace palimpsest::testing;
@@ -191,7 +191,8 @@ TEST_CASE("a lane that goes non-finite moves nothing of the others, random featu
     CHECK(pack.told[1].ends[0].message == pack.results[1].message);
     CHECK(pack.told[1].ends[0].step == 2);
     for (const std::size_t r : {0u, 2u}) CHECK(pack.told[r].ends.empty());
-    CHECK(pack.results[1].message == "step 2, lane 1: the loss is not finite: the parameters are, the hidden states that the layers make of them are not");
+    CHECK(pack.results[1].message ==
+          "step 2, lane 1: the loss is not finite: the parameters are, the hidden states that the layers make of them are not");
     CHECK(train::checkpoint_steps(pack.lane_folder(1)).empty());
 }
 

@@ -1,12 +1,12 @@
 #include "support.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "config/diagnostics.h"
 #include "config/value.h"
 #include "core/file.h"
 #include "core/hash.h"
+
+#include <algorithm>
+#include <cstring>
 
 namespace palimpsest::testing {
 

@@ -1,16 +1,16 @@
 // Small runs, built without YAML files.
 #pragma once
 
-#include <atomic>
-#include <string>
-#include <vector>
-
 #include "catch.h"
 #include "config/spec.h"
 #include "task/task.h"
 #include "temporary_folder.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
 
 namespace palimpsest::testing {
 

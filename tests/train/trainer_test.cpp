@@ -1,11 +1,11 @@
 // The laws of training: lanes, resume, what happens when a number is not finite, records of a run.
-#include <cmath>
-#include <cstring>
-
 #include "core/error.h"
 #include "core/file.h"
 #include "mixers/mixer.h"
 #include "support.h"
+
+#include <cmath>
+#include <cstring>
 
 using namespace palimpsest;
 using namespace palimpsest::testing;
@@ -43,9 +43,7 @@ struct Outcome {
     std::vector<train::Checkpoint> checkpoints;  // at the end, per lane
 };
 
-std::string lane_folder(const TemporaryFolder& folder, std::size_t lane) {
-    return folder / ("lane" + std::to_string(lane));
-}
+std::string lane_folder(const TemporaryFolder& folder, std::size_t lane) { return folder / ("lane" + std::to_string(lane)); }
 
 // Trains a pack from the beginning in a folder of its own.
 Outcome train_pack(RunSpec spec, const std::vector<LaneValues>& values) {
@@ -59,10 +57,8 @@ Outcome train_pack(RunSpec spec, const std::vector<LaneValues>& values) {
     out.results = trainer.run(never_stop);
     for (std::size_t r = 0; r < values.size(); ++r) {
         const std::vector<std::int64_t> steps = train::checkpoint_steps(lane_folder(folder, r));
-        if (steps.empty())
-            out.checkpoints.emplace_back();
-        else
-            out.checkpoints.push_back(train::read_checkpoint(train::checkpoint_path(lane_folder(folder, r), steps.back())));
+        if (steps.empty()) out.checkpoints.emplace_back();
+        else out.checkpoints.push_back(train::read_checkpoint(train::checkpoint_path(lane_folder(folder, r), steps.back())));
     }
     return out;
 }
@@ -306,7 +302,8 @@ TEST_CASE("stop: the lane keeps its last finite parameters and the tensor is nam
     spec.train.schedule = Schedule::constant;
     const Outcome out = train_pack(spec, {with(1, 1e30)});
     CHECK(out.results[0].reason == StopReason::non_finite);
-    CHECK(out.results[0].message == "step 2, lane 0: the loss is not finite: the parameters are, the hidden states that the layers make of them are not");
+    CHECK(out.results[0].message ==
+          "step 2, lane 0: the loss is not finite: the parameters are, the hidden states that the layers make of them are not");
     CHECK(out.results[0].step == 2);
     REQUIRE(out.recorders[0].row_steps == std::vector<std::int64_t>{2});
     CHECK(std::isfinite(out.recorders[0].rows[0][0]));  // of step 1, the only update

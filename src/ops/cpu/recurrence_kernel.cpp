@@ -9,8 +9,8 @@ namespace palimpsest::ops::cpu {
 
 namespace {
 
-// 64 bytes of T: one register of the widest machines, two or four of the others. Vectors are passed by reference only, because how they
-// pass by value depends on the machine.
+// 64 bytes of T: one register of the widest machines, two or four of the others. Vectors are passed by reference only, because how
+// they pass by value depends on the machine.
 template <class T>
 struct Wide {
     typedef T type __attribute__((vector_size(64)));
@@ -18,12 +18,12 @@ struct Wide {
     static constexpr std::int64_t lanes = 64 / static_cast<std::int64_t>(sizeof(T));
 };
 
-// f(0), f(1), ... f(P - 1) with constants: arrays indexed by them live in registers, which a loop that is unrolled later does not achieve.
+// f(0), f(1), ... f(P - 1) with constants: arrays indexed by them live in registers, which a loop that is unrolled later does not
+// achieve.
 template <int P, class F>
 PALIMPSEST_INLINE void parts(const F& f) {
-    [&]<int... p>(std::integer_sequence<int, p...>) PALIMPSEST_INLINE_LAMBDA {
-        (f(std::integral_constant<int, p>{}), ...);
-    }(std::make_integer_sequence<int, P>{});
+    [&]<int... p>(std::integer_sequence<int, p...>) PALIMPSEST_INLINE_LAMBDA { (f(std::integral_constant<int, p>{}), ...); }
+    (std::make_integer_sequence<int, P>{});
 }
 
 template <class T>
@@ -39,7 +39,8 @@ PALIMPSEST_INLINE void store(T* to, const typename Wide<T>::type& x) {
 PALIMPSEST_INLINE float total(const Wide<float>::type& x) {
     typedef float V8 __attribute__((vector_size(32)));
     typedef float V4 __attribute__((vector_size(16)));
-    const V8 a = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+    const V8 a =
+        __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
     const V4 b = __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
     const V4 c = b + __builtin_shufflevector(b, b, 2, 3, 2, 3);
     return c[0] + c[1];
@@ -57,7 +58,8 @@ constexpr std::int64_t padded(std::int64_t n) {
     return (n + Wide<T>::lanes - 1) / Wide<T>::lanes * Wide<T>::lanes;
 }
 
-// ---- forward: columns [first, first + P * lanes) of the state, S [key][P * lanes] ------------------------------------------------
+// ---- forward: columns [first, first + P * lanes) of the state, S [key][P * lanes]
+// ------------------------------------------------
 
 template <class T, int P>
 PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const RecurrenceInputs<T>& in, const RecurrenceOutputs<T>& out,
@@ -69,7 +71,8 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
     alignas(64) T edge[width] = {};  // a row that reaches beyond V
 
     for (std::int64_t a = 0; a < K; ++a) {
-        for (std::int64_t v = 0; v < width; ++v) S[a * width + v] = in.initial != nullptr && v < live ? in.initial[a * V + first + v] : T(0);
+        for (std::int64_t v = 0; v < width; ++v)
+            S[a * width + v] = in.initial != nullptr && v < live ? in.initial[a * V + first + v] : T(0);
     }
     const auto put = [&](T* row, const Vec(&x)[P]) PALIMPSEST_INLINE_LAMBDA {
         if (live == width) {
@@ -146,7 +149,8 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
 }
 
 template <class T>
-PALIMPSEST_INLINE void forward(const RecurrenceShape& shape, const RecurrenceInputs<T>& in, const RecurrenceOutputs<T>& out, T* scratch) {
+PALIMPSEST_INLINE void forward(const RecurrenceShape& shape, const RecurrenceInputs<T>& in, const RecurrenceOutputs<T>& out,
+                               T* scratch) {
     constexpr std::int64_t lanes = Wide<T>::lanes;
     for (std::int64_t first = 0; first < shape.value;) {
         const std::int64_t left = padded<T>(shape.value - first) / lanes;
@@ -163,12 +167,13 @@ PALIMPSEST_INLINE void forward(const RecurrenceShape& shape, const RecurrenceInp
     }
 }
 
-// ---- backward ---------------------------------------------------------------------------------------------------------------------
+// ---- backward
+// ---------------------------------------------------------------------------------------------------------------------
 
 // One row of the adjoint for the key features [first, first + P * lanes). `before` is S~ and `adjoint` dS, both [V][stride].
 template <class T, int P, bool reads>
-PALIMPSEST_INLINE void adjoint_write(std::int64_t V, std::int64_t stride, const T* __restrict before, T* __restrict adjoint, const T* q,
-                                     const T* k, const T* r, const T* d_o, T* __restrict dr, T* dq, T* dk) {
+PALIMPSEST_INLINE void adjoint_write(std::int64_t V, std::int64_t stride, const T* __restrict before, T* __restrict adjoint,
+                                     const T* q, const T* k, const T* r, const T* d_o, T* __restrict dr, T* dq, T* dk) {
     using Vec = typename Wide<T>::type;
     constexpr std::int64_t lanes = Wide<T>::lanes;
     Vec qs[P], ks[P], dqs[P] = {}, dks[P] = {};
@@ -199,8 +204,8 @@ PALIMPSEST_INLINE void adjoint_write(std::int64_t V, std::int64_t stride, const 
 }
 
 template <class T, int P, bool erases, bool decays>
-PALIMPSEST_INLINE void adjoint_erase(std::int64_t V, std::int64_t stride, const T* __restrict before, T* __restrict adjoint, const T* e,
-                                     const T* decay, const T* dr, T* de, T* dg) {
+PALIMPSEST_INLINE void adjoint_erase(std::int64_t V, std::int64_t stride, const T* __restrict before, T* __restrict adjoint,
+                                     const T* e, const T* decay, const T* dr, T* de, T* dg) {
     using Vec = typename Wide<T>::type;
     constexpr std::int64_t lanes = Wide<T>::lanes;
     Vec es[P], as[P], des[P] = {}, dgs[P] = {};
@@ -256,7 +261,8 @@ struct Workspace {
 
 // Copies rows of a segment to the workspace, factor * row, zero beyond the live features. step 0 repeats one number.
 template <class T>
-PALIMPSEST_INLINE void gather_row(std::int64_t live, std::int64_t width, const T* from, std::int64_t step, T factor, T* __restrict to) {
+PALIMPSEST_INLINE void gather_row(std::int64_t live, std::int64_t width, const T* from, std::int64_t step, T factor,
+                                  T* __restrict to) {
     for (std::int64_t a = 0; a < live; ++a) to[a] = factor * from[a * step];
     for (std::int64_t a = live; a < width; ++a) to[a] = T(0);
 }
@@ -279,7 +285,8 @@ PALIMPSEST_INLINE void backward(const RecurrenceShape& shape, const RecurrenceIn
     const Workspace<T> w(shape, scratch);
 
     for (std::int64_t v = 0; v < V; ++v) {
-        for (std::int64_t a = 0; a < w.K; ++a) w.adjoint[v * w.K + a] = d.final_state != nullptr && a < K ? d.final_state[a * V + v] : T(0);
+        for (std::int64_t a = 0; a < w.K; ++a)
+            w.adjoint[v * w.K + a] = d.final_state != nullptr && a < K ? d.final_state[a * V + v] : T(0);
     }
     for (std::int64_t s = shape.segments() - 1; s >= 0; --s) {
         const std::int64_t begin = s * segment, rows = std::min(segment, shape.rows() - begin);
@@ -288,7 +295,8 @@ PALIMPSEST_INLINE void backward(const RecurrenceShape& shape, const RecurrenceIn
             gather_row(K, w.K, in.k + row * key_stride, 1, T(1), w.k + i * w.K);
             gather_row(K, w.K, in.q + row / M * key_stride, 1, in.scale, w.q + i * w.K);
             if (in.e != nullptr) gather_row(K, w.K, in.e + row * key_stride, 1, T(1), w.e + i * w.K);
-            if (in.decay != nullptr) gather_row(K, w.K, in.decay + row * gate_stride, shape.channel ? 1 : 0, T(1), w.decay + i * w.K);
+            if (in.decay != nullptr)
+                gather_row(K, w.K, in.decay + row * gate_stride, shape.channel ? 1 : 0, T(1), w.decay + i * w.K);
         }
         // S~ of every row: decay times (S~ + k r^T of the row before).
         const T* from = saved + s * K * V;
@@ -321,14 +329,20 @@ PALIMPSEST_INLINE void backward(const RecurrenceShape& shape, const RecurrenceIn
             const T *d_o = reads ? d.o + token * value_stride : nullptr, *k = w.k + i * w.K;
             for (std::int64_t v = 0; v < V; ++v) w.dr[v] = d.residual != nullptr ? d.residual[row * value_stride + v] : T(0);
             for_blocks(w.K, lanes, [&]<int P>(std::int64_t a) PALIMPSEST_INLINE_LAMBDA {
-                if (reads) adjoint_write<T, P, true>(V, w.K, before + a, w.adjoint + a, w.q + i * w.K + a, k + a, r, d_o, w.dr, w.dq + a, w.dk + a);
-                else adjoint_write<T, P, false>(V, w.K, before + a, w.adjoint + a, nullptr, k + a, r, nullptr, w.dr, nullptr, w.dk + a);
+                if (reads)
+                    adjoint_write<T, P, true>(V, w.K, before + a, w.adjoint + a, w.q + i * w.K + a, k + a, r, d_o, w.dr, w.dq + a,
+                                              w.dk + a);
+                else
+                    adjoint_write<T, P, false>(V, w.K, before + a, w.adjoint + a, nullptr, k + a, r, nullptr, w.dr, nullptr,
+                                               w.dk + a);
             });
             if (in.e != nullptr || in.decay != nullptr) {
                 for_blocks(w.K, lanes, [&]<int P>(std::int64_t a) PALIMPSEST_INLINE_LAMBDA {
                     const T *e = w.e + i * w.K + a, *decay = w.decay + i * w.K + a;
-                    if (in.decay == nullptr) adjoint_erase<T, P, true, false>(V, w.K, before + a, w.adjoint + a, e, decay, w.dr, w.de + a, w.dg + a);
-                    else if (in.e == nullptr) adjoint_erase<T, P, false, true>(V, w.K, before + a, w.adjoint + a, e, decay, w.dr, w.de + a, w.dg + a);
+                    if (in.decay == nullptr)
+                        adjoint_erase<T, P, true, false>(V, w.K, before + a, w.adjoint + a, e, decay, w.dr, w.de + a, w.dg + a);
+                    else if (in.e == nullptr)
+                        adjoint_erase<T, P, false, true>(V, w.K, before + a, w.adjoint + a, e, decay, w.dr, w.de + a, w.dg + a);
                     else adjoint_erase<T, P, true, true>(V, w.K, before + a, w.adjoint + a, e, decay, w.dr, w.de + a, w.dg + a);
                 });
             }
@@ -381,8 +395,8 @@ std::int64_t recurrence_scratch(const RecurrenceShape& shape) {
     return std::max(Workspace<float>::size(shape), shape.key * 4 * Wide<float>::lanes);
 }
 
-PALIMPSEST_SIMD void recurrence_forward(const RecurrenceShape& shape, const RecurrenceInputs<float>& in, const RecurrenceOutputs<float>& out,
-                                        float* scratch) {
+PALIMPSEST_SIMD void recurrence_forward(const RecurrenceShape& shape, const RecurrenceInputs<float>& in,
+                                        const RecurrenceOutputs<float>& out, float* scratch) {
     forward(shape, in, out, scratch);
 }
 PALIMPSEST_SIMD void recurrence_forward(const RecurrenceShape& shape, const RecurrenceInputs<double>& in,
@@ -390,13 +404,13 @@ PALIMPSEST_SIMD void recurrence_forward(const RecurrenceShape& shape, const Recu
     forward(shape, in, out, scratch);
 }
 PALIMPSEST_SIMD void recurrence_backward(const RecurrenceShape& shape, const RecurrenceInputs<float>& in, const float* residual,
-                                         const float* saved, const RecurrenceCotangents<float>& d, const RecurrenceGradients<float>& out,
-                                         float* scratch) {
+                                         const float* saved, const RecurrenceCotangents<float>& d,
+                                         const RecurrenceGradients<float>& out, float* scratch) {
     backward(shape, in, residual, saved, d, out, scratch);
 }
 PALIMPSEST_SIMD void recurrence_backward(const RecurrenceShape& shape, const RecurrenceInputs<double>& in, const double* residual,
-                                         const double* saved, const RecurrenceCotangents<double>& d, const RecurrenceGradients<double>& out,
-                                         double* scratch) {
+                                         const double* saved, const RecurrenceCotangents<double>& d,
+                                         const RecurrenceGradients<double>& out, double* scratch) {
     backward(shape, in, residual, saved, d, out, scratch);
 }
 PALIMPSEST_SIMD void unit_lower_inverse(std::int64_t n, const float* lower, float* inverse) { inverse_rows(n, lower, inverse); }

@@ -1,9 +1,9 @@
 // The token-by-token recurrence and its adjoint on raw contiguous arrays: one call is one sequence and one head.
 //
-// Forward keeps S as [K][V]: q, k, e and the decay are broadcast, the columns of V are independent, so a tile of columns walks the whole
-// sequence with its state in the first-level cache. It leaves the residuals r and, every `segment` rows, the state.
-// Backward keeps S and its adjoint as [V][K]: the contractions over V that dq, dk, de and dg need become broadcasts. From the saved
-// state and the saved r the states of a segment follow without any reduction.
+// Forward keeps S as [K][V]: q, k, e and the decay are broadcast, the columns of V are independent, so a tile of columns walks the
+// whole sequence with its state in the first-level cache. It leaves the residuals r and, every `segment` rows, the state. Backward
+// keeps S and its adjoint as [V][K]: the contractions over V that dq, dk, de and dg need become broadcasts. From the saved state
+// and the saved r the states of a segment follow without any reduction.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ constexpr std::int64_t segment = 32;  // rows between saved states
 
 struct RecurrenceShape {
     std::int64_t tokens = 0, micro_steps = 1, heads = 0, key = 0, value = 0;
-    bool channel = false;             // decay per channel, else per head
+    bool channel = false;  // decay per channel, else per head
     std::int64_t rows() const { return tokens * micro_steps; }
     std::int64_t segments() const { return (rows() + segment - 1) / segment; }
 };
@@ -60,7 +60,8 @@ void recurrence_backward(const RecurrenceShape&, const RecurrenceInputs<float>&,
 void recurrence_backward(const RecurrenceShape&, const RecurrenceInputs<double>&, const double* residual, const double* saved,
                          const RecurrenceCotangents<double>&, const RecurrenceGradients<double>&, double* scratch);
 
-// (I + lower)^-1 for a strictly lower triangular matrix [n][n] by forward substitution; entries on and above the diagonal are not read.
+// (I + lower)^-1 for a strictly lower triangular matrix [n][n] by forward substitution; entries on and above the diagonal are not
+// read.
 void unit_lower_inverse(std::int64_t n, const float* lower, float* inverse);
 void unit_lower_inverse(std::int64_t n, const double* lower, double* inverse);
 

@@ -1,5 +1,5 @@
-// How the CPU loops are compiled: once for every x86 level that matters, chosen when the program starts, so that one binary is fast on
-// old and new machines. Loops stay plain C++; the compiler vectorises them.
+// How the CPU loops are compiled: once for every x86 level that matters, chosen when the program starts, so that one binary is fast
+// on old and new machines. Loops stay plain C++; the compiler vectorises them.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

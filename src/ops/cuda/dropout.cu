@@ -1,8 +1,7 @@
 // Masks of dropout by counter, a thread a block of four elements; see ops/dropout.cpp for what a mask is.
-#include "ops/cuda/dropout.h"
-
 #include "core/launch.cuh"
 #include "core/philox.h"
+#include "ops/cuda/dropout.h"
 
 namespace palimpsest::ops {
 namespace {
