@@ -1,7 +1,8 @@
 // Options that cannot stand together are told with everything else, at the key that a person would change.
-#include "catch.h"
 #include "errors.h"
 #include "fake_catalog.h"
+
+#include "catch.h"
 
 using namespace palimpsest;
 

@@ -1,5 +1,4 @@
 // What a config and its bases may be: files, pipes, many that share one; and what is too much.
-#include "catch.h"
 #include "errors.h"
 #include "fake_catalog.h"
 #include "temporary_folder.h"
@@ -7,6 +6,8 @@
 #include <fstream>
 #include <sys/stat.h>
 #include <thread>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using fake::small;

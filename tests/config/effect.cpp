@@ -1,5 +1,4 @@
 // Keys that change nothing: refused where a person set them, dropped where something later overrules them.
-#include "catch.h"
 #include "config/build.h"
 #include "errors.h"
 #include "fake_catalog.h"
@@ -7,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using fake::small;

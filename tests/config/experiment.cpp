@@ -1,10 +1,11 @@
-#include "catch.h"
 #include "errors.h"
 #include "fake_catalog.h"
 
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using fake::small;

@@ -1,7 +1,8 @@
-#include "catch.h"
 #include "config/build.h"
 #include "errors.h"
 #include "fake_catalog.h"
+
+#include "catch.h"
 
 using namespace palimpsest;
 using fake::small;

@@ -1,8 +1,9 @@
 // Options of a mixer that differ by layer.
-#include "catch.h"
 #include "config/build.h"
 #include "errors.h"
 #include "fake_catalog.h"
+
+#include "catch.h"
 
 using namespace palimpsest;
 using fake::small;

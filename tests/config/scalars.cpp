@@ -1,10 +1,11 @@
-#include "catch.h"
 #include "config/schema.h"
 #include "errors.h"
 
 #include <cmath>
 #include <cstring>
 #include <regex>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

@@ -1,7 +1,8 @@
 #include "config/schema.h"
 
-#include "catch.h"
 #include "errors.h"
+
+#include "catch.h"
 
 using namespace palimpsest;
 

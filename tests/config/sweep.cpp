@@ -1,8 +1,9 @@
-#include "catch.h"
 #include "errors.h"
 #include "fake_catalog.h"
 
 #include <set>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using fake::small;

@@ -1,9 +1,10 @@
-#include "catch.h"
 #include "errors.h"
 #include "fake_catalog.h"
 
 #include <cmath>
 #include <set>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using fake::small;

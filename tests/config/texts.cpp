@@ -1,7 +1,6 @@
 // Texts of every kind are written so that this reader and PyYAML read them back alike, and what PyYAML writes is read as it meant
 // it. tests/golden/texts.yaml is what is written here; tests/python/test_texts.py holds PyYAML to it. texts_pyyaml.yaml is
 // PyYAML's.
-#include "catch.h"
 #include "config/schema_fields.h"
 #include "core/file.h"
 #include "errors.h"
@@ -12,6 +11,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

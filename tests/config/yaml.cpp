@@ -1,8 +1,9 @@
-#include "catch.h"
 #include "config/diagnostics.h"
 #include "errors.h"
 
 #include <functional>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

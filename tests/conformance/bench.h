@@ -2,12 +2,13 @@
 // on inputs that repeat. A new mixer is tested here before its author writes a test.
 #pragma once
 
-#include "catch.h"
 #include "mixers/mixer.h"
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "catch.h"
 
 namespace palimpsest::conformance {
 

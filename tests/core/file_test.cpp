@@ -1,6 +1,5 @@
 #include "core/file.h"
 
-#include "catch.h"
 #include "core/error.h"
 #include "temporary_folder.h"
 
@@ -14,6 +13,8 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

@@ -1,10 +1,11 @@
 #include "core/hash.h"
 
-#include "catch.h"
 #include "core/error.h"
 #include "temporary_folder.h"
 
 #include <fstream>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

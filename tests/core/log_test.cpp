@@ -1,12 +1,13 @@
 #include "core/log.h"
 
-#include "catch.h"
 #include "core/file.h"
 #include "temporary_folder.h"
 
 #include <algorithm>
 #include <regex>
 #include <thread>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

@@ -1,13 +1,13 @@
 #include "core/philox.h"
 
-#include "catch.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
 #include <set>
 #include <vector>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

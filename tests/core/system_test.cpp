@@ -1,5 +1,4 @@
 // Time, threads and version.
-#include "catch.h"
 #include "core/file.h"
 #include "core/memory.h"
 #include "core/thread.h"
@@ -11,6 +10,8 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <thread>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using std::chrono::milliseconds;

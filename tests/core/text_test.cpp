@@ -1,10 +1,11 @@
 #include "core/text.h"
 
-#include "catch.h"
 #include "core/error.h"
 
 #include <algorithm>
 #include <limits>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

@@ -1,6 +1,5 @@
 // One binary with LibTorch, yaml-cpp, HDF5, fmt and spdlog: each passes std::string or symbols that a differing ABI, or a second
 // copy of a library inside LibTorch, would break.
-#include "catch.h"
 #include "core/hash.h"
 #include "core/version.h"
 #include "ops/tensor.h"
@@ -10,6 +9,8 @@
 #include <hdf5.h>
 #include <hdf5_hl.h>
 #include <yaml-cpp/yaml.h>
+
+#include "catch.h"
 
 TEST_CASE("LibTorch, yaml-cpp and HDF5 work in one program") {
     // A number goes YAML -> tensor -> HDF5 (in memory) -> back.

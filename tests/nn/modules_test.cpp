@@ -1,13 +1,14 @@
 // Modules against the formula written out, lane by lane, and the init conventions.
 #include "nn/modules.h"
 
-#include "catch.h"
 #include "core/error.h"
 
 #include <ATen/ops/gelu.h>
 
 #include <cmath>
 #include <memory>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using namespace palimpsest::nn;

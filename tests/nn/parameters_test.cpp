@@ -2,11 +2,12 @@
 // packed.
 #include "nn/parameters.h"
 
-#include "catch.h"
 #include "core/error.h"
 
 #include <cmath>
 #include <map>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using namespace palimpsest::nn;

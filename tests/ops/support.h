@@ -1,7 +1,6 @@
 // What the tests of this floor share: random inputs, comparisons, the golden file, and gradients of a function of several tensors.
 #pragma once
 
-#include "catch.h"
 #include "core/philox.h"
 #include "ops/recurrence.h"
 #include "ops/tensor.h"
@@ -14,6 +13,8 @@
 #include <map>
 #include <string>
 #include <vector>
+
+#include "catch.h"
 
 namespace palimpsest::test {
 

@@ -1,12 +1,13 @@
 #include "store/export.h"
 
-#include "catch.h"
 #include "sample.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <limits>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using Json = nlohmann::json;

@@ -1,5 +1,4 @@
 // SIGKILL at random moments, with the writer at full speed, so that most of them fall into a write.
-#include "catch.h"
 #include "core/error.h"
 #include "sample.h"
 #include "store/hdf5.h"
@@ -17,6 +16,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;

@@ -1,13 +1,14 @@
 // Made-up runs, as their files would have them.
 #pragma once
 
-#include "catch.h"
 #include "core/error.h"
 #include "store/runs.h"
 
 #include <map>
 #include <string>
 #include <vector>
+
+#include "catch.h"
 
 namespace palimpsest::sample {
 

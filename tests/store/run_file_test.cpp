@@ -1,6 +1,5 @@
 #include "store/run_file.h"
 
-#include "catch.h"
 #include "core/error.h"
 #include "sample.h"
 #include "store/hdf5.h"
@@ -9,6 +8,8 @@
 #include <cmath>
 #include <ctime>
 #include <functional>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;

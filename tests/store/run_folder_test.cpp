@@ -1,6 +1,5 @@
 #include "store/run_folder.h"
 
-#include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "sample.h"
@@ -9,6 +8,8 @@
 #include <ctime>
 #include <sys/wait.h>
 #include <thread>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;

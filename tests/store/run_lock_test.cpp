@@ -1,6 +1,5 @@
 #include "store/run_lock.h"
 
-#include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "sample.h"
@@ -10,6 +9,8 @@
 #include <ctime>
 #include <fstream>
 #include <thread>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;

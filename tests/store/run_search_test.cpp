@@ -1,9 +1,10 @@
-#include "catch.h"
 #include "core/file.h"
 #include "sample.h"
 #include "store/run_folder.h"
 
 #include <filesystem>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;

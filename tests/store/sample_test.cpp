@@ -1,9 +1,9 @@
 // Not a test of its own: writes a finished run to $PALIMPSEST_SAMPLE_FILE for the Python readers' tests. test_store "[sample]"
 #include "sample.h"
 
-#include "catch.h"
-
 #include <cstdlib>
+
+#include "catch.h"
 
 TEST_CASE("write a sample run for other readers", "[.][sample]") {
     const char* target = std::getenv("PALIMPSEST_SAMPLE_FILE");

@@ -1,11 +1,12 @@
 #include "store/sweep_file.h"
 
-#include "catch.h"
 #include "core/file.h"
 #include "sample.h"
 #include "store/hdf5.h"
 
 #include <cmath>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using sample::TemporaryFolder;

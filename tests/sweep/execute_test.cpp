@@ -1,6 +1,5 @@
 #include "sweep/execute.h"
 
-#include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "store/run_file.h"
@@ -8,6 +7,8 @@
 #include "temporary_folder.h"
 
 #include <csignal>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

@@ -1,5 +1,4 @@
 // The lifetime of a run in its folder: what is lost is noticed, and what happens to one lane of a pack touches no other.
-#include "catch.h"  // after torch, which has a CHECK of its own
 #include "core/error.h"
 #include "core/file.h"
 #include "store/hdf5.h"
@@ -17,6 +16,8 @@
 #include <filesystem>
 #include <memory>
 #include <thread>
+
+#include "catch.h"  // after torch, which has a CHECK of its own
 
 using namespace palimpsest;
 using namespace std::chrono_literals;

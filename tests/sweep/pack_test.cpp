@@ -1,6 +1,5 @@
 #include "sweep/pack.h"
 
-#include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "store/run_file.h"
@@ -16,6 +15,8 @@
 #include <limits>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

@@ -1,6 +1,5 @@
 #include "sweep/plan.h"
 
-#include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "store/flat_config.h"
@@ -12,6 +11,8 @@
 #include "temporary_folder.h"
 
 #include <cmath>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

@@ -1,11 +1,12 @@
 #include "sweep/progress.h"
 
-#include "catch.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "temporary_folder.h"
 
 #include <cstdio>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

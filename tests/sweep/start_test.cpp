@@ -1,6 +1,5 @@
 // The start law: what `check` passes, `run` starts; what `check` refuses, `run` refuses in the same words, before anything is
 // created.
-#include "catch.h"  // last: torch has a CHECK of its own
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -16,6 +15,8 @@
 #include <functional>
 #include <optional>
 #include <regex>
+
+#include "catch.h"  // last: torch has a CHECK of its own
 
 using namespace palimpsest;
 using Catch::Matchers::EndsWith;

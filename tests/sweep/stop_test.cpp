@@ -1,13 +1,13 @@
 #include "sweep/stop.h"
 
-#include "catch.h"
-
 #include <chrono>
 #include <functional>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+
+#include "catch.h"
 
 using namespace palimpsest;
 

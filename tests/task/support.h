@@ -1,7 +1,6 @@
 // What the tests of the task floor share: option sets that cover every task, batches, and a memory that sees nothing but tokens.
 #pragma once
 
-#include "catch.h"
 #include "config/schema.h"
 #include "core/error.h"
 #include "option_words.h"
@@ -18,6 +17,8 @@
 #include <ostream>
 #include <string>
 #include <vector>
+
+#include "catch.h"
 
 namespace palimpsest::testing {
 

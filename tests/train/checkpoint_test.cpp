@@ -1,9 +1,10 @@
 #include "train/checkpoint.h"
 
-#include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "temporary_folder.h"
+
+#include "catch.h"
 
 using namespace palimpsest;
 using namespace palimpsest::train;

@@ -1,12 +1,13 @@
 // The window of the training log, alone.
 #include "train/metric_window.h"
 
-#include "catch.h"
 #include "train/optimizer.h"
 
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using train::MetricWindow;

@@ -1,7 +1,6 @@
 // AdamW against torch.optim.AdamW, clipping, decay groups, lanes, and the schedule.
 #include "train/optimizer.h"
 
-#include "catch.h"
 #include "train/schedule.h"
 
 #include <ATen/Parallel.h>
@@ -10,6 +9,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "catch.h"
 
 using namespace palimpsest;
 using train::AdamW;

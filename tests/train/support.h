@@ -1,7 +1,6 @@
 // Small runs, built without YAML files.
 #pragma once
 
-#include "catch.h"
 #include "config/spec.h"
 #include "task/task.h"
 #include "temporary_folder.h"
@@ -11,6 +10,8 @@
 #include <atomic>
 #include <string>
 #include <vector>
+
+#include "catch.h"
 
 namespace palimpsest::testing {
 
