@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/spec.h"
-#include "store/sweep_file.h"
+#include "store/collect.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -2,7 +2,7 @@
 // log. The columns that identify the run come first.
 #pragma once
 
-#include "store/sweep_file.h"
+#include "store/collect.h"
 
 #include <functional>
 #include <string>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/value.h"
-#include "store/run_file.h"
+#include "store/attributes.h"
 
 namespace palimpsest {
 

@@ -1,11 +1,15 @@
 #include "store/hdf5.h"
 
+#include "core/error.h"
+#include "core/file.h"
+
 #include <fmt/format.h>
 #include <hdf5_hl.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -14,6 +18,7 @@ namespace {
 
 constexpr std::size_t chunk_limit = 64 * 1024;  // bytes; wide rows get fewer than 1024 a chunk
 constexpr hsize_t chunk_rows = 1024, text_chunk_rows = 64;
+constexpr unsigned deflate_level = 4;
 constexpr std::size_t long_text = 60 * 1024;  // some writers and readers refuse attributes beyond 64 KB
 constexpr std::size_t memory_growth = 256 * 1024;
 
@@ -86,6 +91,7 @@ std::string memory_name() {
 }
 
 void write_typed_attribute(hid_t object, const std::string& name, hid_t type, hid_t memory_type, hid_t space, const void* value) {
+    remove_attribute(object, name);
     const Handle attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
                            fmt::format("create attribute '{}'", name));
     check(H5Awrite(attribute, memory_type, value), fmt::format("write attribute '{}'", name));
@@ -178,13 +184,14 @@ Handle create_file() {
     return Handle(H5Fcreate(memory_name().c_str(), H5F_ACC_TRUNC, creation, access_list()), H5Fclose, "create file");
 }
 
-Handle open_file(const std::string& image) {
+Handle open_file(const std::string& image, Access mode) {
     const Guard guard;
     if (image.empty()) throw Failure("the file is empty");
     const Handle access = access_list();
     // The library copies the image; its signature merely lacks the const.
     check(H5Pset_file_image(access, const_cast<char*>(image.data()), image.size()), "take file image");
-    return Handle(H5Fopen(memory_name().c_str(), H5F_ACC_RDONLY, access), H5Fclose, "open file");
+    return Handle(H5Fopen(memory_name().c_str(), mode == Access::write ? H5F_ACC_RDWR : H5F_ACC_RDONLY, access), H5Fclose,
+                  "open file");
 }
 
 std::string image(hid_t file) {
@@ -197,6 +204,19 @@ std::string image(hid_t file) {
     return bytes;
 }
 
+void publish(hid_t file, const std::string& path) {
+    const std::string bytes = image(file);
+    try {
+        write_file_atomic(path, bytes);
+    } catch (const Error& error) {
+        const std::string folder = std::filesystem::absolute(path).parent_path().string();
+        std::error_code unknown;
+        const std::filesystem::space_info space = std::filesystem::space(folder, unknown);
+        if (unknown) throw Error(ExitCode::run_failed, error.what());
+        fail(ExitCode::run_failed, "{} ({} bytes free in '{}', {} needed)", error.what(), space.available, folder, bytes.size());
+    }
+}
+
 Handle create_group(hid_t parent, const std::string& name) {
     const Guard guard;
     const Handle creation = property_list(H5P_GROUP_CREATE);
@@ -205,6 +225,11 @@ Handle create_group(hid_t parent, const std::string& name) {
     check(H5Pset_obj_track_times(creation, false), "switch off object times");
     return Handle(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Gclose,
                   fmt::format("create group '{}'", name));
+}
+
+void remove(hid_t parent, const std::string& name) {
+    const Guard guard;
+    check(H5Ldelete(parent, name.c_str(), H5P_DEFAULT), fmt::format("remove '{}'", name));
 }
 
 Handle open_group(hid_t parent, const std::string& name) {
@@ -274,6 +299,10 @@ Handle create_dataset(hid_t parent, const std::string& name, Type type, const Sh
             for (std::size_t axis = 1; axis < chunk.size(); ++axis) row *= chunk[axis] = std::max<hsize_t>(chunk[axis], 1);
             chunk[0] = std::clamp<hsize_t>(chunk_limit / row, 1, type == Type::text ? text_chunk_rows : chunk_rows);
             check(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), "set chunk");
+            if (type != Type::text) {  // texts lie outside of the chunks
+                check(H5Pset_shuffle(creation), "set shuffle");
+                check(H5Pset_deflate(creation, deflate_level), "set deflate");
+            }
             limit[0] = H5S_UNLIMITED;
         }
         space = simple_space(shape.size, limit);
@@ -391,6 +420,13 @@ void write_attribute(hid_t object, const std::string& name, std::span<const std:
                           values.data());
 }
 
+void remove_attribute(hid_t object, const std::string& name) {
+    const Guard guard;
+    const htri_t found = H5Aexists(object, name.c_str());
+    check(found, fmt::format("look for attribute '{}'", name));
+    if (found > 0) check(H5Adelete(object, name.c_str()), fmt::format("remove attribute '{}'", name));
+}
+
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
     const Guard guard;
     const htri_t found = H5Aexists(object, name.c_str());
@@ -464,6 +500,14 @@ void make_scale(hid_t dataset, const std::string& name) {
 void attach_scale(hid_t dataset, unsigned axis, hid_t scale) {
     const Guard guard;
     check(H5DSattach_scale(dataset, scale, axis), "attach dimension scale");
+}
+
+bool is_attached(hid_t dataset, unsigned axis, hid_t scale) {
+    const Guard guard;
+    if (shape(dataset).size() <= axis || H5DSis_scale(dataset) > 0) return false;  // the library refuses to look at these
+    const htri_t attached = H5DSis_attached(dataset, scale, axis);
+    check(attached, "look for a dimension scale");
+    return attached > 0;
 }
 
 }  // namespace palimpsest::hdf5

@@ -5,7 +5,7 @@
 // there. The library is not thread-safe: every function here takes one process-wide mutex, and so do the handles when they close.
 #pragma once
 
-#include "store/run_file.h"
+#include "store/attributes.h"
 
 #include <hdf5.h>
 
@@ -59,11 +59,16 @@ void check(herr_t status, const std::string& what);
 // All that may stand in a file: no bool, enum, compound, fixed-length text or reference, which trip readers in other languages.
 enum class Type { i1, u1, i4, i8, f4, f8, text };
 
-Handle create_file();                        // empty, in memory
-Handle open_file(const std::string& image);  // of a file's bytes; read-only
-std::string image(hid_t file);               // the bytes of the file as it is now
+Handle create_file();  // empty, in memory
+// Opens the file that these bytes are. Changes to a writable one stay in memory.
+enum class Access { read, write };
+Handle open_file(const std::string& image, Access access = Access::read);
+std::string image(hid_t file);  // the bytes of the file as it is now
+// Puts the file on the disk under `path`, whole or not at all. Error(run_failed) names the path and the free space.
+void publish(hid_t file, const std::string& path);
 
 Handle create_group(hid_t parent, const std::string& name);
+void remove(hid_t parent, const std::string& name);  // a group or a dataset
 Handle open_group(hid_t parent, const std::string& name);
 Handle open_dataset(hid_t parent, const std::string& name);
 bool exists(hid_t parent, const std::string& name);  // `name` is one component
@@ -74,7 +79,8 @@ struct Shape {
     std::vector<hsize_t> size;  // empty: a scalar
     bool extensible = false;    // along the first axis, in chunks
 };
-// Fill is NaN or -1. `units` and `long_name` become attributes unless they are empty.
+// The fill is NaN or -1, and extensible numbers are compressed (shuffle and deflate). `units` and `long_name` become attributes
+// unless they are empty.
 Handle create_dataset(hid_t parent, const std::string& name, Type type, const Shape& shape, const std::string& units = "",
                       const std::string& long_name = "");
 // Tells readers that NaN or -1 in a column of numbers means "not measured". Not for axes and counts: those become floats in xarray
@@ -99,9 +105,10 @@ std::vector<std::string> read_texts(hid_t dataset);  // a scalar gives one eleme
 // One text of any length, as a scalar dataset.
 Handle create_text(hid_t parent, const std::string& name, const std::string& text, const std::string& long_name = "");
 
-void write_attribute(hid_t object, const std::string& name, const Attribute& value);
+void write_attribute(hid_t object, const std::string& name, const Attribute& value);  // replaces one of that name
 void write_attribute(hid_t object, const std::string& name, std::span<const std::string> values);
 void write_attribute(hid_t object, const std::string& name, std::span<const std::int8_t> values);
+void remove_attribute(hid_t object, const std::string& name);  // no error when it is not there
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name);
 Attributes read_attributes(hid_t object);  // the scalar ones
 // Attributes of a group, of any length: texts beyond 64 KB become datasets of the same name. Reading merges both, except `but`.
@@ -111,14 +118,6 @@ Attributes read_properties(hid_t group, std::span<const std::string_view> but);
 // Dimension scales: the named, shared axes by which netCDF and xarray know a dataset.
 void make_scale(hid_t dataset, const std::string& name);
 void attach_scale(hid_t dataset, unsigned axis, hid_t scale);
-
-// A new file in memory with the objects of `source`: compressed (shuffle and deflate) or plain, its scales attached again.
-// `rows` cuts the datasets that share a scale: {"/train/step", 120} keeps 120 rows of each. `skip` names paths left out.
-struct CopyOptions {
-    bool compress = false;
-    std::vector<std::pair<std::string, hsize_t>> rows;
-    std::vector<std::string> skip;  // "/summary/loss"; "/@status" for an attribute of the root
-};
-Handle copy_file(hid_t source, const CopyOptions& options);
+bool is_attached(hid_t dataset, unsigned axis, hid_t scale);  // false for a scalar and for a scale
 
 }  // namespace palimpsest::hdf5

@@ -2,8 +2,10 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/time.h"
 #include "store/hdf5.h"
-#include "store/layout.h"
+#include "store/run_layout.h"
+#include "store/run_state.h"
 
 #include <algorithm>
 #include <chrono>
@@ -16,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using hdf5::Handle;
 
-constexpr std::size_t batch_rows = 256, most_rows = 65536;
+constexpr std::size_t batch_rows = 256;
 constexpr double most_time = 1.0 / 20;  // share of the run's time that publishing may take
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -34,17 +36,10 @@ void remove_leftovers(const std::string& folder) {
 
 hsize_t rows_of(hid_t group, const std::string& name) { return hdf5::shape(hdf5::open_dataset(group, name))[0]; }
 
-// One cell of a small table; the row is added where there is none yet.
+// Writes one cell of a small table; the row is added where there is none yet.
 void write_cell(hid_t group, const std::string& column, hsize_t row, const Attribute& value) {
     const Handle dataset = hdf5::open_dataset(group, column);
     std::visit([&](const auto& cell) { hdf5::write_rows(dataset, row, std::span(&cell, 1)); }, value);
-}
-
-// In the order of a row.
-std::vector<std::string> metric_names(hid_t file) {
-    std::vector<std::string> names = hdf5::children(hdf5::open_group(file, "train"));
-    std::erase(names, "step");
-    return names;
 }
 
 std::int64_t status_code(const std::string& status) {
@@ -52,6 +47,94 @@ std::int64_t status_code(const std::string& status) {
     PALIMPSEST_ASSERT(found != std::end(state_names), "'{}' is no state of a run", status);
     return found - std::begin(state_names);
 }
+
+// The status and the summary belong to the end of a run: one that goes on has neither.
+void remove_end(hid_t root) {
+    for (const char* name : {"status", "status_code", "finished"}) hdf5::remove_attribute(root, name);
+    hdf5::remove(root, "summary");
+    hdf5::create_group(root, "summary");
+}
+
+// A group of the file with an index of steps and columns over it. New rows gather here until move_rows() takes them into the file,
+// since the library takes long for a row alone.
+class StepTable {
+public:
+    StepTable() = default;
+    StepTable(const Handle& group, const char* index) : index_(hdf5::open_dataset(group, index)) {
+        rows_ = hdf5::shape(index_)[0];
+        if (const std::vector<std::int64_t> steps = hdf5::read_integers(index_); !steps.empty()) last_ = steps.back();
+        for (const std::string& child : hdf5::children(group)) {
+            if (hdf5::is_group(group, child)) continue;
+            Handle dataset = hdf5::open_dataset(group, child);
+            if (hdf5::is_attached(dataset, 0, index_)) columns_.push_back({child, std::move(dataset), {}});
+        }
+    }
+
+    std::size_t columns() const { return columns_.size(); }
+    std::vector<std::string> names() const {
+        std::vector<std::string> names;
+        for (const Column& column : columns_) names.push_back(column.name);
+        return names;
+    }
+    std::size_t gathered() const { return steps_.size(); }
+
+    // Cuts off the rows beyond `step`.
+    void cut(std::int64_t step) {
+        const std::vector<std::int64_t> steps = hdf5::read_integers(index_);
+        rows_ = static_cast<hsize_t>(std::upper_bound(steps.begin(), steps.end(), step) - steps.begin());
+        last_ = rows_ > 0 ? steps[rows_ - 1] : before_any;
+        for (const Column& column : columns_) hdf5::resize_rows(column.dataset, rows_);
+        hdf5::resize_rows(index_, rows_);
+    }
+
+    // Adds the cells of one column to the row that end_row() completes.
+    template <class T>
+    void add(std::size_t column, std::span<const T> cells) {
+        auto& values = columns_[column].values;
+        if (!std::holds_alternative<std::vector<T>>(values)) values.template emplace<std::vector<T>>();
+        auto& of_type = std::get<std::vector<T>>(values);
+        of_type.insert(of_type.end(), cells.begin(), cells.end());
+    }
+    template <class T>
+    void add(const char* column, std::span<const T> cells) {
+        const auto is_it = [&](const Column& known) { return known.name == column; };
+        const auto found = std::find_if(columns_.begin(), columns_.end(), is_it);
+        PALIMPSEST_ASSERT(found != columns_.end(), "no column '{}'", column);
+        add(static_cast<std::size_t>(found - columns_.begin()), cells);
+    }
+    void end_row(std::int64_t step, const std::string& path) {
+        PALIMPSEST_ASSERT(step > last_, "{}: steps must increase, got {} after {}", path, step, last_);
+        steps_.push_back(last_ = step);
+    }
+
+    // The index comes last: a reader trusts its length.
+    void move_rows() {
+        if (steps_.empty()) return;
+        for (Column& column : columns_) {
+            const auto write = [&](auto& values) {
+                hdf5::write_rows(column.dataset, rows_, values);
+                values.clear();
+            };
+            std::visit(write, column.values);
+        }
+        hdf5::write_rows(index_, rows_, steps_);
+        rows_ += steps_.size();
+        steps_.clear();
+    }
+
+private:
+    static constexpr std::int64_t before_any = std::numeric_limits<std::int64_t>::min();
+    struct Column {
+        std::string name;
+        Handle dataset;
+        std::variant<std::vector<std::int64_t>, std::vector<float>, std::vector<double>> values;
+    };
+    Handle index_;
+    hsize_t rows_ = 0;
+    std::int64_t last_ = before_any;
+    std::vector<Column> columns_;
+    std::vector<std::int64_t> steps_;
+};
 
 }  // namespace
 
@@ -61,84 +144,41 @@ struct RunWriter::Impl {
     MayWrite may_write;
     bool reopened = false;
     Handle file;
-    std::vector<std::string> metrics;
+    StepTable train, eval, system;
     std::size_t slices = 0, classes = 0, policies = 0;
-
-    // Rows not yet in `file`. Texts and other rare things go there at once.
-    std::vector<std::int64_t> train_steps, eval_steps, eval_answers, system_steps, system_bytes;
-    std::vector<std::vector<float>> train_columns;
-    std::vector<double> eval_losses, system_seconds;
-    std::vector<float> system_rates;
-    std::int64_t last_train = std::numeric_limits<std::int64_t>::min(), last_eval = last_train, last_system = last_train;
 
     bool published = true, finished = false;
     Clock::time_point last_publication = Clock::now();
     double cost = 0;
 
-    std::size_t buffered() const { return train_steps.size() + eval_steps.size() + system_steps.size(); }
+    std::size_t gathered() const { return train.gathered() + eval.gathered() + system.gathered(); }
 
     Handle group(const char* name) const { return hdf5::open_group(file, name); }
 
-    void added(std::int64_t step, std::int64_t& last) {
+    void end_row(StepTable& table, std::int64_t step) {
         PALIMPSEST_ASSERT(!finished, "a row after finish() of {}", path);
-        PALIMPSEST_ASSERT(step > last, "{}: steps must increase, got {} after {}", path, step, last);
-        last = step;
+        table.end_row(step, path);
         const double waited = seconds_since(last_publication);
-        const bool due = buffered() >= batch_rows || waited >= flush_seconds;
-        if ((due && waited * most_time >= cost) || buffered() >= most_rows) flush();
-    }
-
-    template <class T>
-    static void move_rows(hid_t group, const std::string& name, std::vector<T>& values, hsize_t first) {
-        hdf5::write_rows(hdf5::open_dataset(group, name), first, values);
-        values.clear();
-    }
-
-    // The index of each table last: a reader trusts its length.
-    void move_buffers() {
-        if (!train_steps.empty()) {
-            const Handle train = group("train");
-            const hsize_t first = rows_of(train, "step");
-            for (std::size_t i = 0; i < metrics.size(); ++i) move_rows(train, metrics[i], train_columns[i], first);
-            move_rows(train, "step", train_steps, first);
-        }
-        if (!eval_steps.empty()) {
-            const Handle eval = group("eval");
-            const hsize_t first = rows_of(eval, "eval_step");
-            move_rows(eval, "answers", eval_answers, first);
-            move_rows(eval, "loss_sum", eval_losses, first);
-            move_rows(eval, "eval_step", eval_steps, first);
-        }
-        if (!system_steps.empty()) {
-            const Handle system = group("system");
-            const hsize_t first = rows_of(system, "time_step");
-            move_rows(system, "seconds", system_seconds, first);
-            move_rows(system, "tokens_per_second", system_rates, first);
-            move_rows(system, "gpu_bytes_peak", system_bytes, first);
-            move_rows(system, "time_step", system_steps, first);
-        }
+        if ((gathered() >= batch_rows || waited >= flush_seconds) && waited * most_time >= cost) flush();
     }
 
     void flush() {
-        if (buffered() == 0 && published) return;
+        if (gathered() == 0 && published) return;
         const Clock::time_point start = Clock::now();
         published = false;
-        guarded([&] {
-            move_buffers();
-            write(file);
-        });
-        published = true;
+        guarded([&] { write(); });
         last_publication = Clock::now();
         cost = seconds_since(start);
     }
 
-    void write(hid_t whole) const {
-        const std::string image = hdf5::image(whole);
+    void write() {
+        for (StepTable* table : {&train, &eval, &system}) table->move_rows();
         if (may_write) may_write();
-        publish(path, image);
+        hdf5::publish(file, path);
+        published = true;
     }
 
-    // The library's failures, with the path.
+    // Calls `function`, and adds the path to what the library says against it.
     template <class F>
     void guarded(const F& function) const {
         const hdf5::Guard guard;
@@ -150,12 +190,29 @@ struct RunWriter::Impl {
     }
 
     void learn_layout() {
-        const Handle eval = group("eval");
-        metrics = metric_names(file);
-        train_columns.resize(metrics.size());
-        if (hdf5::exists(eval, "slice")) slices = rows_of(eval, "slice");
-        if (hdf5::exists(eval, "answer_class")) classes = rows_of(eval, "answer_class");
-        if (hdf5::exists(eval, "policy")) policies = rows_of(eval, "policy");
+        const Handle questions = group("eval");
+        train = StepTable(group("train"), "step");
+        eval = StepTable(questions, "eval_step");
+        system = StepTable(group("system"), "time_step");
+        if (hdf5::exists(questions, "slice")) slices = rows_of(questions, "slice");
+        if (hdf5::exists(questions, "answer_class")) classes = rows_of(questions, "answer_class");
+        if (hdf5::exists(questions, "policy")) policies = rows_of(questions, "policy");
+    }
+
+    // A start that was killed could not say so itself.
+    void end_lost_starts(const RunRecord& record) {
+        const Handle starts = group("starts"), measurements = group("system");
+        const std::vector<std::int64_t> steps = hdf5::read_integers(hdf5::open_dataset(measurements, "time_step"));
+        const std::vector<double> seconds = hdf5::read_doubles(hdf5::open_dataset(measurements, "seconds"));
+        for (std::size_t row = 0; row < record.starts.size(); ++row) {
+            const RunStart& start = record.starts[row];
+            if (!start.reason.empty()) continue;
+            const bool measured_it = !steps.empty() && steps.back() > start.from_step && seconds.size() == steps.size();
+            write_cell(starts, "to_step", row,
+                       record.step.empty() ? start.from_step : std::max(start.from_step, record.step.back()));
+            write_cell(starts, "reason", row, std::string("lost"));
+            write_cell(starts, "seconds", row, measured_it ? seconds.back() : 0.0);
+        }
     }
 };
 
@@ -200,38 +257,14 @@ RunWriter RunWriter::reopen(const std::string& folder, const RunHeader& header, 
     impl->reopened = true;
     const RunRecord record = read_run(impl->path);  // refuses a damaged or foreign file in the reader's words
     impl->guarded([&] {
-        const Handle source = hdf5::open_file(read_file(impl->path));
-        check_layout(header, record, metric_names(source), impl->path);
-        hdf5::CopyOptions options;
-        for (const auto& [group, index] : {std::pair{"train", "step"}, {"eval", "eval_step"}, {"system", "time_step"}}) {
-            const std::vector<std::int64_t> steps = hdf5::read_integers(hdf5::open_dataset(hdf5::open_group(source, group), index));
-            const auto kept = std::upper_bound(steps.begin(), steps.end(), step) - steps.begin();
-            options.rows.emplace_back(fmt::format("/{}/{}", group, index), static_cast<hsize_t>(kept));
-            std::int64_t& last = group[0] == 't' ? impl->last_train : group[0] == 'e' ? impl->last_eval : impl->last_system;
-            if (kept > 0) last = steps[static_cast<std::size_t>(kept) - 1];
-        }
-        options.skip = {"/@status", "/@status_code", "/@finished", "/@format_version"};
-        const Handle summary = hdf5::open_group(source, "summary");
-        for (const std::string& name : hdf5::children(summary)) options.skip.push_back("/summary/" + name);
-        for (const auto& [name, value] : hdf5::read_attributes(summary)) options.skip.push_back("/summary/@" + name);
-        impl->file = hdf5::copy_file(source, options);
-        hdf5::write_attribute(hdf5::open_group(impl->file, "/"), "format_version", std::string(format_version));
-        complete_layout(impl->file);
+        impl->file = hdf5::open_file(read_file(impl->path), hdf5::Access::write);
+        const Handle root = impl->group("/");
+        complete_layout(root);
         impl->learn_layout();
-
-        // A start that was killed could not say so itself.
-        const Handle starts = impl->group("starts"), system = hdf5::open_group(source, "system");
-        const std::vector<std::int64_t> measured = hdf5::read_integers(hdf5::open_dataset(system, "time_step"));
-        const std::vector<double> seconds = hdf5::read_doubles(hdf5::open_dataset(system, "seconds"));
-        for (std::size_t row = 0; row < record.starts.size(); ++row) {
-            const RunStart& start = record.starts[row];
-            if (!start.reason.empty()) continue;
-            const bool measured_it = !measured.empty() && measured.back() > start.from_step && seconds.size() == measured.size();
-            write_cell(starts, "to_step", row,
-                       record.step.empty() ? start.from_step : std::max(start.from_step, record.step.back()));
-            write_cell(starts, "reason", row, std::string("lost"));
-            write_cell(starts, "seconds", row, measured_it ? seconds.back() : 0.0);
-        }
+        check_layout(header, record, impl->train.names(), impl->path);
+        impl->end_lost_starts(record);
+        for (StepTable* table : {&impl->train, &impl->eval, &impl->system}) table->cut(step);
+        remove_end(root);
     });
     impl->published = false;
     impl->flush();
@@ -240,20 +273,18 @@ RunWriter RunWriter::reopen(const std::string& folder, const RunHeader& header, 
 
 void RunWriter::train_row(std::int64_t step, std::span<const float> metrics) {
     Impl& w = *impl_;
-    PALIMPSEST_ASSERT(metrics.size() == w.metrics.size(), "{} metrics, {} columns", metrics.size(), w.metrics.size());
-    w.train_steps.push_back(step);
-    for (std::size_t i = 0; i < metrics.size(); ++i) w.train_columns[i].push_back(metrics[i]);
-    w.added(step, w.last_train);
+    PALIMPSEST_ASSERT(metrics.size() == w.train.columns(), "{} metrics, {} columns", metrics.size(), w.train.columns());
+    for (std::size_t i = 0; i < metrics.size(); ++i) w.train.add(i, metrics.subspan(i, 1));
+    w.end_row(w.train, step);
 }
 
 void RunWriter::eval_row(std::int64_t step, std::span<const std::int64_t> answers, std::span<const double> loss_sum) {
     Impl& w = *impl_;
     PALIMPSEST_ASSERT(w.slices > 0 && answers.size() == w.slices * w.classes && loss_sum.size() == w.slices,
                       "{} answers, {} losses, {} slices, {} classes", answers.size(), loss_sum.size(), w.slices, w.classes);
-    w.eval_steps.push_back(step);
-    w.eval_answers.insert(w.eval_answers.end(), answers.begin(), answers.end());
-    w.eval_losses.insert(w.eval_losses.end(), loss_sum.begin(), loss_sum.end());
-    w.added(step, w.last_eval);
+    w.eval.add("answers", answers);
+    w.eval.add("loss_sum", loss_sum);
+    w.end_row(w.eval, step);
 }
 
 void RunWriter::policy_answers(std::span<const std::int64_t> answers) {
@@ -268,11 +299,10 @@ void RunWriter::policy_answers(std::span<const std::int64_t> answers) {
 
 void RunWriter::system_row(std::int64_t step, double seconds, double tokens_per_second, std::int64_t gpu_bytes_peak) {
     Impl& w = *impl_;
-    w.system_steps.push_back(step);
-    w.system_seconds.push_back(seconds);
-    w.system_rates.push_back(static_cast<float>(tokens_per_second));
-    w.system_bytes.push_back(gpu_bytes_peak);
-    w.added(step, w.last_system);
+    w.system.add("seconds", std::span<const double>(&seconds, 1));
+    w.system.add("tokens_per_second", std::span<const double>(&tokens_per_second, 1));
+    w.system.add("gpu_bytes_peak", std::span<const std::int64_t>(&gpu_bytes_peak, 1));
+    w.end_row(w.system, step);
 }
 
 void RunWriter::begin_start(const RunStart& start) {
@@ -281,7 +311,7 @@ void RunWriter::begin_start(const RunStart& start) {
         const Handle starts = w.group("starts");
         const hsize_t row = rows_of(starts, "start");
         const std::pair<const char*, Attribute> cells[] = {
-            {"host", start.host},           {"device", start.device},      {"started", utc_now()},
+            {"host", start.host},           {"device", start.device},      {"started", now_utc()},
             {"from_step", start.from_step}, {"to_step", std::int64_t{-1}}, {"ended", std::string()},
             {"reason", std::string()},      {"seconds", start.seconds},    {"start", static_cast<std::int64_t>(row)}};
         for (const auto& [name, value] : cells) write_cell(starts, name, row, value);
@@ -298,7 +328,7 @@ void RunWriter::end_start(std::int64_t to_step, const std::string& reason, doubl
         const hsize_t rows = rows_of(starts, "start");
         PALIMPSEST_ASSERT(rows > 0, "end_start without begin_start in {}", w.path);
         write_cell(starts, "to_step", rows - 1, to_step);
-        write_cell(starts, "ended", rows - 1, utc_now());
+        write_cell(starts, "ended", rows - 1, now_utc());
         write_cell(starts, "reason", rows - 1, reason);
         write_cell(starts, "seconds", rows - 1, seconds);
     });
@@ -336,22 +366,25 @@ void RunWriter::finish(const std::string& status, const std::vector<std::tuple<s
     PALIMPSEST_ASSERT(!w.finished, "finish() of {} twice", w.path);
     const std::int64_t code = status_code(status);
     w.guarded([&] {
-        w.move_buffers();
-        hdf5::CopyOptions compressed;
-        compressed.compress = true;
-        const Handle file = hdf5::copy_file(w.file, compressed);
-        const Handle root = hdf5::open_group(file, "/"), group = hdf5::open_group(file, "summary");
-        hdf5::write_attribute(root, "status", status);
-        hdf5::write_attribute(root, "status_code", code);
-        hdf5::write_attribute(root, "finished", utc_now());
-        for (const auto& [name, value, unit] : summary) {
-            check_metric_name(name);
-            hdf5::write_scalar(hdf5::create_dataset(group, name, hdf5::Type::f8, {}, unit), value);
+        const Handle root = w.group("/");
+        try {
+            hdf5::write_attribute(root, "status", status);
+            hdf5::write_attribute(root, "status_code", code);
+            hdf5::write_attribute(root, "finished", now_utc());
+            const Handle group = w.group("summary");
+            for (const auto& [name, value, unit] : summary) {
+                check_metric_name(name);
+                hdf5::write_scalar(hdf5::create_dataset(group, name, hdf5::Type::f8, {}, unit), value);
+            }
+            for (const auto& [name, value] : summary_attributes) hdf5::write_attribute(group, name, value);
+            w.write();
+        } catch (...) {  // the run has not ended so, and may end otherwise
+            remove_end(root);
+            throw;
         }
-        for (const auto& [name, value] : summary_attributes) hdf5::write_attribute(group, name, value);
-        w.write(file);
     });
     w.finished = true;
+    for (StepTable* table : {&w.train, &w.eval, &w.system}) *table = StepTable();
     w.file = Handle();
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/error.h"
+#include "store/attributes.h"
 
 #include <cstdint>
 #include <functional>
@@ -20,9 +21,6 @@
 #include <vector>
 
 namespace palimpsest {
-
-using Attribute = std::variant<std::int64_t, double, std::string>;
-using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
 struct Metric {
     std::string name, units, long_name;  // name: lower case letters, digits, underscore

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "store/layout.h"
+#include "core/time.h"
 #include "store/run_file.h"
 
 #include <nlohmann/json.hpp>
@@ -19,8 +19,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t longest_human = 80;
 
 }  // namespace
-
-const char* to_string(RunState state) { return state_names[static_cast<std::size_t>(state)].data(); }
 
 RunFolder::RunFolder(std::string path) : path_(std::move(path)) {}
 
@@ -57,16 +55,17 @@ std::string RunFolder::lost_record() const {
 }
 
 std::optional<RunFailure> RunFolder::failure() const {
-    if (!file_exists(file("FAILED.json"))) return std::nullopt;
+    const std::string path = file("FAILED.json");
+    if (!file_exists(path)) return std::nullopt;
     RunFailure failure;
     try {
-        const Json json = Json::parse(read_file(file("FAILED.json")));
-        failure.reason = json.at("reason");
-        failure.message = json.at("message");
-        failure.step = json.at("step");
+        const Json json = Json::parse(read_file(path));
+        failure = {json.at("reason"), json.at("message"), json.at("step")};
     } catch (const Json::exception& error) {
-        failure = {"error", fmt::format("'{}' cannot be understood: {}", file("FAILED.json"), error.what()), -1};
+        failure = {"error", fmt::format("'{}' cannot be understood: {}", path, error.what()), -1};
     }
+    std::error_code unknown;
+    failure.written = fs::last_write_time(path, unknown);
     return failure;
 }
 
@@ -86,12 +85,12 @@ void RunFolder::unlock() {
 }
 
 void RunFolder::write_done() {
-    write_file_atomic(file("DONE"), fmt::format("finished {}\n", utc_now()));
+    write_file_atomic(file("DONE"), fmt::format("finished {}\n", now_utc()));
     remove_file(file("FAILED.json"));
 }
 
 void RunFolder::write_failed(const RunFailure& failure) {
-    const Json json = {{"reason", failure.reason}, {"message", failure.message}, {"step", failure.step}, {"time", utc_now()}};
+    const Json json = {{"reason", failure.reason}, {"message", failure.message}, {"step", failure.step}, {"time", now_utc()}};
     // A message may quote bytes that are no UTF-8.
     write_file_atomic(file("FAILED.json"), json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

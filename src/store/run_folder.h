@@ -3,9 +3,11 @@
 #pragma once
 
 #include "store/run_lock.h"
+#include "store/run_state.h"
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,13 +15,12 @@
 
 namespace palimpsest {
 
-enum class RunState { fresh, running, finished, failed, interrupted, lost };
-const char* to_string(RunState state);
-
 struct RunFailure {
     std::string reason;  // non_finite, oom, error, interrupted, requeue
     std::string message;
     std::int64_t step = -1;
+    std::filesystem::file_time_type written = {};  // when the file was; the writer does not set it
+    bool operator==(const RunFailure&) const = default;
 };
 
 class RunFolder {

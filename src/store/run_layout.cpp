@@ -1,8 +1,10 @@
 // All objects of a run's file, made at the start.
+#include "store/run_layout.h"
+
 #include "core/error.h"
 #include "core/text.h"
+#include "core/time.h"
 #include "store/hdf5.h"
-#include "store/layout.h"
 
 #include <algorithm>
 
@@ -177,7 +179,7 @@ Handle create_run_layout(const RunHeader& header) {
     const Handle root = hdf5::open_group(file, "/");
     const std::pair<const char*, std::string> attributes[] = {
         {"format", run_format},    {"format_version", format_version}, {"Conventions", conventions}, {"title", header.title},
-        {"run_id", header.run_id}, {"sweep_id", header.sweep_id},      {"created", utc_now()},       {"NX_class", "NXroot"},
+        {"run_id", header.run_id}, {"sweep_id", header.sweep_id},      {"created", now_utc()},       {"NX_class", "NXroot"},
         {"default", "train"},
     };
     for (const auto& [name, value] : attributes) hdf5::write_attribute(root, name, value);
@@ -195,6 +197,7 @@ Handle create_run_layout(const RunHeader& header) {
 }
 
 void complete_layout(hid_t file) {
+    hdf5::write_attribute(hdf5::open_group(file, "/"), "format_version", std::string(format_version));
     const Handle starts = hdf5::open_group(file, "starts"), index = hdf5::open_dataset(starts, "start");
     if (hdf5::exists(starts, "seconds")) return;
     create_seconds(starts, index);

@@ -1,8 +1,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "store/hdf5.h"
-#include "store/layout.h"
 #include "store/run_file.h"
+#include "store/run_layout.h"
 
 #include <algorithm>
 #include <array>

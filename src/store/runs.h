@@ -2,7 +2,7 @@
 // twice.
 #pragma once
 
-#include "store/sweep_file.h"
+#include "store/collect.h"
 
 #include <map>
 #include <optional>

@@ -1,11 +1,10 @@
 #include "store/sweep_file.h"
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/text.h"
-#include "store/flat_config.h"
+#include "core/time.h"
 #include "store/hdf5.h"
-#include "store/layout.h"
+#include "store/run_layout.h"
 #include "store/runs.h"
 
 #include <algorithm>
@@ -20,6 +19,7 @@ namespace {
 using hdf5::Handle;
 using hdf5::Type;
 
+constexpr const char *sweep_format = "palimpsest-sweep", *sweep_format_version = "1.0";
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // Swept keys in order of expansion, then whatever else differs between the runs.
@@ -125,38 +125,7 @@ void write_runs(hid_t file, const std::string& folder, const std::vector<Collect
     }
 }
 
-// Of a run without a file that can be read.
-Attributes planned_config(const SweepRun& run) {
-    const std::string path = run.folder + "/config.yaml";
-    try {
-        if (!run.config.empty()) return flat_config(parse_yaml(path, run.config));
-        return file_exists(path) ? flat_config(load_yaml(path)) : Attributes();
-    } catch (const Error&) {
-        return {};
-    }
-}
-
 }  // namespace
-
-std::vector<CollectedRun> collect(const std::vector<SweepRun>& runs, RunParts parts) {
-    std::vector<CollectedRun> collected;
-    for (const SweepRun& run : runs) {
-        CollectedRun row;
-        row.run = run;
-        const RunFolder folder(run.folder);
-        try {
-            row.state = folder.state();
-            row.record = read_run(folder.file("run.h5"), parts);
-            row.present = true;
-        } catch (const Error& error) {
-            row.problem = error.what();
-            row.record = {};
-            row.record.config = planned_config(run);
-        }
-        collected.push_back(std::move(row));
-    }
-    return collected;
-}
 
 void write_sweep_file(const std::string& folder, const std::string& sweep_id, const std::string& manifest_yaml,
                       const std::vector<CollectedRun>& runs) {
@@ -168,12 +137,12 @@ void write_sweep_file(const std::string& folder, const std::string& sweep_id, co
         const std::pair<const char*, std::string> attributes[] = {
             {"format", sweep_format},     {"format_version", sweep_format_version},
             {"Conventions", conventions}, {"title", sweep_id},
-            {"sweep_id", sweep_id},       {"created", utc_now()}};
+            {"sweep_id", sweep_id},       {"created", now_utc()}};
         for (const auto& [name, value] : attributes) hdf5::write_attribute(root, name, value);
         write_runs(root, folder, runs);
         hdf5::create_text(hdf5::create_group(root, "manifest"), "yaml", manifest_yaml,
                           "the plan of the sweep, frozen at its start");
-        publish(path, hdf5::image(file));
+        hdf5::publish(file, path);
     } catch (const hdf5::Failure& failure) {
         fail(ExitCode::run_failed, "cannot write '{}': {}", path, failure.what());
     }

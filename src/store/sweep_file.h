@@ -1,31 +1,13 @@
 // sweep.h5: collected from the runs' files by a verb, never by workers; can be deleted and rebuilt. Layout: docs/results_format.md.
 #pragma once
 
-#include "store/run_file.h"
-#include "store/run_folder.h"
+#include "store/collect.h"
 
 #include <string>
 #include <vector>
 
 namespace palimpsest {
 
-struct SweepRun {
-    std::string run_id, folder;
-    std::vector<std::pair<std::string, std::string>> varied;  // swept keys and values, in expansion order
-    std::string config = {};                                  // resolved YAML, as the plan has it; "" where there is none
-};
-
-struct CollectedRun {
-    SweepRun run;
-    RunState state = RunState::fresh;
-    bool present = false;  // its run.h5 was found and readable
-    std::string problem;   // why not
-    std::string sweep;     // where it was found, as the user tells sweeps apart; "" where nobody asked
-    RunRecord record;      // when present; else its config alone, of the plan or of config.yaml beside the missing file
-};
-
-// Reads every run's file; a missing or damaged one is reported in its row, never fatal.
-std::vector<CollectedRun> collect(const std::vector<SweepRun>& runs, RunParts parts = {});
 // Writes <folder>/sweep.h5 under a temporary name, then renames.
 void write_sweep_file(const std::string& folder, const std::string& sweep_id, const std::string& manifest_yaml,
                       const std::vector<CollectedRun>& runs);

@@ -3,6 +3,7 @@
 #include "core/file.h"
 #include "sample.h"
 #include "store/hdf5.h"
+#include "store/run_folder.h"
 
 #include <cmath>
 
