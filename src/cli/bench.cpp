@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "core/version.h"
 #include "mixers/mixer.h"
-#include "sweep/execute.h"
+#include "sweep/catalog.h"
 #include "sweep/machine.h"
 #include "sweep/plan.h"
 #include "train/runtime.h"

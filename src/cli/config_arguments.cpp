@@ -4,6 +4,7 @@
 #include "cli/path_option.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "store/run_folder.h"
 #include "sweep/inspect.h"
 #include "sweep/plan.h"
 

@@ -3,7 +3,9 @@
 
 #include "cli/app.h"
 #include "config/spec.h"
-#include "sweep/execute.h"
+#include "sweep/options.h"
+#include "sweep/outcome.h"
+#include "sweep/stop.h"
 
 #include <string>
 #include <vector>

@@ -5,7 +5,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "store/flat_config.h"
-#include "sweep/execute.h"
+#include "sweep/catalog.h"
 
 #include <nlohmann/json.hpp>
 

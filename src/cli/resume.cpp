@@ -6,6 +6,8 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "store/run_file.h"
+#include "sweep/catalog.h"
+#include "sweep/execute_pack.h"
 #include "sweep/plan.h"
 #include "train/checkpoint.h"
 #include "train/runtime.h"

@@ -2,6 +2,7 @@
 #include "cli/config_arguments.h"
 #include "cli/output.h"
 #include "core/text.h"
+#include "sweep/execute_pack.h"
 #include "sweep/inspect.h"
 #include "sweep/plan.h"
 

@@ -4,6 +4,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "store/sweep_file.h"
+#include "sweep/execute.h"
 #include "sweep/plan.h"
 #include "sweep/report.h"
 

@@ -5,7 +5,8 @@
 #include "cli/path_option.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "sweep/execute.h"
+#include "sweep/catalog.h"
+#include "sweep/execute_pack.h"
 #include "sweep/plan.h"
 #include "sweep/worker.h"
 
@@ -65,7 +66,6 @@ ExitCode work(const Arguments& arguments, const Session& session) {
     const std::vector<RunOutcome> outcomes = execute_pack(experiment, pack, manifest.sweep_id, manifest.name, options, request);
     ExitCode code = ExitCode::ok;
     for (const RunOutcome& outcome : outcomes) {
-        tell(outcome_record(outcome));
         if (outcome.state == RunState::interrupted) code = request.exit_code();
         if (outcome.state == RunState::failed && code == ExitCode::ok) code = ExitCode::run_failed;
     }

@@ -1,7 +1,6 @@
 #include "sweep/attendant.h"
 
 #include "core/log.h"
-#include "sweep/lane.h"
 
 #include <cstdlib>
 #include <memory>
@@ -10,8 +9,8 @@ namespace palimpsest {
 
 using namespace std::chrono_literals;
 
-Attendant::Attendant(std::vector<RunLane*> lanes, const StopRequest& request)
-    : lanes_(std::move(lanes)), request_(request), thread_([this] { work(); }) {}
+Attendant::Attendant(std::vector<RunSession*> sessions, const StopRequest& request)
+    : sessions_(std::move(sessions)), request_(request), thread_([this] { work(); }) {}
 
 Attendant::~Attendant() {
     {
@@ -27,7 +26,7 @@ void Attendant::work() {
     while (!wake_.wait_for(lock, 50ms, [this] { return done_; })) {
         lock.unlock();
         if (request_.now.load()) leave();
-        for (RunLane* lane : lanes_) lane->heartbeat();
+        for (RunSession* session : sessions_) session->heartbeat();
         lock.lock();
     }
 }
@@ -36,7 +35,7 @@ void Attendant::leave() {
     erase_live_line();
     const auto deadline = std::chrono::steady_clock::now() + time_to_close;
     std::vector<std::function<void()>> closings;
-    for (RunLane* lane : lanes_) closings.push_back([this, lane, deadline] { lane->close_now(request_, deadline); });
+    for (RunSession* session : sessions_) closings.push_back([this, session, deadline] { session->close_now(request_, deadline); });
     call_all(std::move(closings), deadline);
     stop_log();
     // Destructors of a thread that is in the middle of a step must not run.

@@ -2,6 +2,7 @@
 // step to end, it closes the runs and leaves the process.
 #pragma once
 
+#include "sweep/session.h"
 #include "sweep/stop.h"
 
 #include <chrono>
@@ -13,15 +14,13 @@
 
 namespace palimpsest {
 
-class RunLane;
-
 // A process that is told to leave at once takes no longer to close its runs, however many they are.
 inline constexpr std::chrono::seconds time_to_close{5};
 
 class Attendant {
 public:
-    // The lanes are locked, and outlive the attendant, which lives until each has written its end.
-    Attendant(std::vector<RunLane*> lanes, const StopRequest& request);
+    // The sessions hold their locks and outlive the attendant, which lives until each has written its end.
+    Attendant(std::vector<RunSession*> sessions, const StopRequest& request);
     ~Attendant();
     Attendant(const Attendant&) = delete;
     Attendant& operator=(const Attendant&) = delete;
@@ -30,7 +29,7 @@ private:
     void work();
     [[noreturn]] void leave();
 
-    const std::vector<RunLane*> lanes_;
+    const std::vector<RunSession*> sessions_;
     const StopRequest& request_;
     std::mutex mutex_;
     std::condition_variable wake_;

@@ -1,6 +1,7 @@
+#include "sweep/catalog.h"
+
 #include "core/error.h"
 #include "mixers/mixer.h"
-#include "sweep/execute.h"
 #include "task/task.h"
 
 #include <map>

@@ -8,7 +8,6 @@
 #include "sweep/attendant.h"
 #include "sweep/inspect.h"
 #include "sweep/pack.h"
-#include "sweep/plan.h"
 #include "sweep/progress.h"
 #include "sweep/worker.h"
 #include "train/checkpoint.h"
@@ -51,12 +50,9 @@ class SweepExecution {
 public:
     SweepExecution(const Experiment& experiment, const Manifest& plan, const ExecuteOptions& options, const StopRequest& request)
         : experiment_(experiment), plan_(plan), options_(options), request_(request) {
-        for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
-            RunOutcome outcome;
-            outcome.folder = plan.runs[i].folder;
-            outcome.run_id = plan.runs[i].run_id;
-            outcome.human = human_name(experiment.runs[i]);
-            outcomes_.push_back(std::move(outcome));
+        for (const SweepRun& run : plan.runs) {
+            outcomes_.emplace_back();
+            outcomes_.back().folder = run.folder;
         }
     }
 
@@ -75,16 +71,17 @@ public:
         }
         erase_live_line();
         // What was left to others may be done by now.
-        for (RunOutcome& outcome : outcomes_)
-            if (outcome.state == RunState::running && RunFolder(outcome.folder).state() == RunState::finished)
-                read_finished(outcome);
+        for (std::size_t i = 0; i < outcomes_.size(); ++i)
+            if (outcomes_[i].state == RunState::running) leave(i);
         return std::move(outcomes_);
     }
 
 private:
     struct AtWork {
-        AtWork(std::vector<std::size_t> pack, const WorkOrder& order) : runs(std::move(pack)), worker(order) {}
+        AtWork(std::vector<std::size_t> pack, std::vector<std::optional<RunFailure>> ends, const WorkOrder& order)
+            : runs(std::move(pack)), before(std::move(ends)), worker(order) {}
         std::vector<std::size_t> runs;
+        std::vector<std::optional<RunFailure>> before;  // of each run, what its folder told of an earlier failure
         Worker worker;
         Clock::time_point last_line = Clock::now();
         std::int64_t last_step = 0;
@@ -142,7 +139,7 @@ private:
             log_info("{} {} {}{}  {}", place(i), to_string(decision.action), short_id(run.spec.id),
                      decision.reason.empty() ? "" : " (" + decision.reason + ")", varied_text(run.varied));
             if (decision.action == Action::start || decision.action == Action::resume) runs.push_back(i);
-            else leave(outcomes_[i], decision);
+            else leave(i);
         }
         if (runs.empty()) return;
         if (runs.size() > 1)
@@ -152,19 +149,22 @@ private:
         order.folder = sweep_folder(options_.results, experiment_.name);
         order.workers = workers_at_most();
         if (experiment_.runs[runs.front()].spec.run.threads == 0) order.threads = threads();
-        for (const std::size_t i : runs) order.run_ids.push_back(experiment_.runs[i].spec.id);
+        std::vector<std::optional<RunFailure>> before;
+        for (const std::size_t i : runs) {
+            order.run_ids.push_back(experiment_.runs[i].spec.id);
+            before.push_back(RunFolder(outcomes_[i].folder).failure());
+        }
         try {
-            workers_.emplace_back(runs, order);
+            workers_.emplace_back(runs, std::move(before), order);
         } catch (const Error& error) {
             for (const std::size_t i : runs) settle(i, RunState::failed, error.what());
         }
     }
 
-    static void leave(RunOutcome& outcome, const Decision& decision) {
-        outcome.skipped = true;
-        outcome.state = RunState::running;
-        outcome.message = decision.reason;
-        if (decision.action == Action::skip) read_finished(outcome);
+    // A run that another process has finished, or is at.
+    void leave(std::size_t i) {
+        outcomes_[i] = read_outcome(experiment_.runs[i], outcomes_[i].folder);
+        outcomes_[i].skipped = true;
     }
 
     // Until a worker says something, or for a moment: signals come in between.
@@ -180,9 +180,9 @@ private:
             const bool ended = at->worker.receive([&](const std::string& line) { log_info("{} {}", prefix, line); });
             show_progress(*at);
             if (ended) {
-                for (const std::size_t i : at->runs) {
-                    settle(i, at->worker);
-                    clock_.at(i, 1);
+                for (std::size_t r = 0; r < at->runs.size(); ++r) {
+                    settle(at->runs[r], at->before[r], at->worker);
+                    clock_.at(at->runs[r], 1);
                 }
                 at = workers_.erase(at);
                 show_board();
@@ -209,31 +209,22 @@ private:
         if (options_.progress == ProgressMode::never || width == 0) return false;
         std::vector<RunAtWork> runs;
         for (const AtWork& at : workers_)
-            if (at.worker.progress) runs.push_back({place(at.runs), outcomes_[at.runs.front()].human, *at.worker.progress});
+            if (at.worker.progress)
+                runs.push_back({place(at.runs), human_name(experiment_.runs[at.runs.front()]), *at.worker.progress});
         const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
         return show_live_line(runs.empty() ? "" : live_line(runs, outcomes_.size() > 1 ? clock_.left(seconds) : "", width));
     }
 
-    // What became of a run whose worker has ended.
-    void settle(std::size_t i, const Worker& worker) {
-        if (const auto told = worker.outcomes.find(outcomes_[i].run_id); told != worker.outcomes.end()) {
-            RunOutcome& outcome = outcomes_[i];
-            const std::string folder = outcome.folder;  // in its own bytes: those of JSON are UTF-8
-            outcome = told->second;
-            outcome.folder = folder;
-            if (!outcomes_[i].skipped) report(i, true);
-            else
-                log_info("{} {}", place(i),
-                         outcomes_[i].state == RunState::finished ? "finished before" : "left alone: " + outcomes_[i].message);
-            return;
-        }
-        const RunFolder folder(outcomes_[i].folder);
-        const RunState state = folder.state();
-        if (state == RunState::finished) {
-            read_finished(outcomes_[i]);
-            report(i);
-        } else if (state == RunState::running) {
-            leave(outcomes_[i], decide(folder));  // taken over, or never ours
+    // Says what became of a run whose worker has ended: what its folder tells, or how the worker died where it left no word there.
+    void settle(std::size_t i, const std::optional<RunFailure>& before, const Worker& worker) {
+        const RunOutcome outcome = read_outcome(experiment_.runs[i], outcomes_[i].folder);
+        const bool told = outcome.state == RunState::failed || outcome.state == RunState::interrupted;
+        if (outcome.state == RunState::running) {
+            leave(i);  // it was taken over, or never ours
+            log_info("{} left alone: {}", place(i), outcomes_[i].message);
+        } else if (outcome.state == RunState::finished || (told && RunFolder(outcome.folder).failure() != before)) {
+            outcomes_[i] = outcome;
+            report(i, told);
         } else {
             // A worker that a signal meets before it can listen has done nothing yet.
             settle(i, request_.stop.load() ? RunState::interrupted : RunState::failed, worker.last_words());
@@ -241,6 +232,7 @@ private:
     }
 
     void settle(std::size_t i, RunState state, const std::string& message) {
+        outcomes_[i] = read_outcome(experiment_.runs[i], outcomes_[i].folder);
         outcomes_[i].state = state;
         outcomes_[i].message = message;
         report(i);

@@ -124,15 +124,16 @@ Decision decide(const RunFolder& folder) {
         const bool told = failure->reason != "interrupted" && failure->reason != "requeue";
         return fmt::format("{}{}{}", verb, at, told ? ": " + failure->message.substr(0, failure->message.find('\n')) : "");
     };
-    switch (folder.state()) {
-        case RunState::fresh: return {Action::start, ""};
-        case RunState::finished: return {Action::skip, "finished"};
-        case RunState::running: return {Action::leave, "running: " + folder.holder()};
-        case RunState::interrupted: return {Action::resume, failure_text("interrupted")};
-        case RunState::failed: return {Action::resume, failure_text("failed")};
+    const RunState state = folder.state();
+    switch (state) {
+        case RunState::fresh: break;
+        case RunState::finished: return {Action::skip, state, "finished"};
+        case RunState::running: return {Action::leave, state, "running: " + folder.holder()};
+        case RunState::interrupted: return {Action::resume, state, failure_text("interrupted")};
+        case RunState::failed: return {Action::resume, state, failure_text("failed")};
         case RunState::lost: {
             const std::string lost = folder.lost_record();
-            return {Action::resume, lost.empty() ? "its process is gone" : lost};
+            return {Action::resume, state, lost.empty() ? "its process is gone" : lost};
         }
     }
     return {};

@@ -3,8 +3,8 @@
 
 #include "config/spec.h"
 #include "core/file.h"
+#include "store/collect.h"
 #include "store/run_folder.h"
-#include "store/sweep_file.h"
 #include "sweep/stop.h"
 
 #include <string>
@@ -32,6 +32,7 @@ std::string sweep_id(const Experiment& experiment);
 enum class Action { start, resume, skip, leave };
 struct Decision {
     Action action = Action::start;
+    RunState state = RunState::fresh;
     std::string reason;  // "finished", "running: pid 4711 on host a", "interrupted at step 400", "failed at step 40: …", ""
 };
 Decision decide(const RunFolder& folder);

@@ -3,7 +3,7 @@
 
 #include "config/spec.h"
 #include "store/run_file.h"
-#include "sweep/execute.h"
+#include "sweep/options.h"
 #include "train/trainer.h"
 
 #include <string>

@@ -1,8 +1,8 @@
 // The tables at the end of a sweep, as text.
 #pragma once
 
-#include "store/sweep_file.h"
-#include "sweep/execute.h"
+#include "store/collect.h"
+#include "sweep/outcome.h"
 
 #include <string>
 #include <vector>

@@ -23,18 +23,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
-
-double number(const Json& json, const char* key) {
-    const auto found = json.find(key);  // JSON has no NaN: it is written as null
-    return found != json.end() && found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
-}
-
-RunState state_named(const std::string& name) {
-    for (const RunState state : {RunState::running, RunState::finished, RunState::failed, RunState::interrupted, RunState::lost})
-        if (name == to_string(state)) return state;
-    return RunState::fresh;
-}
+constexpr std::pair<const char*, double Progress::*> measured[] = {{"loss", &Progress::loss},
+                                                                   {"accuracy", &Progress::accuracy},
+                                                                   {"gradient_norm", &Progress::gradient_norm},
+                                                                   {"lr", &Progress::lr},
+                                                                   {"seconds_per_step", &Progress::seconds_per_step},
+                                                                   {"tokens_per_second", &Progress::tokens_per_second}};
 
 // Closes on the way out; no child inherits it but where it is handed on.
 struct Descriptor {
@@ -74,62 +68,26 @@ void open_pipe(Descriptor& from, Descriptor& to) {
 
 }  // namespace
 
-std::string progress_record(const Progress& p) {
-    return line_of({{"step", p.step},
-                    {"steps", p.steps},
-                    {"loss", p.loss},
-                    {"accuracy", p.accuracy},
-                    {"gradient_norm", p.gradient_norm},
-                    {"lr", p.lr},
-                    {"seconds_per_step", p.seconds_per_step},
-                    {"tokens_per_second", p.tokens_per_second}});
+std::string progress_record(const Progress& progress) {
+    Json json = {{"step", progress.step}, {"steps", progress.steps}};
+    for (const auto& [name, member] : measured) json[name] = progress.*member;
+    return json.dump() + "\n";
 }
 
-std::string outcome_record(const RunOutcome& outcome) {
-    return line_of({{"run", outcome.run_id},
-                    {"folder", outcome.folder},
-                    {"human", outcome.human},
-                    {"state", to_string(outcome.state)},
-                    {"skipped", outcome.skipped},
-                    {"message", outcome.message},
-                    {"valid_accuracy", outcome.valid_accuracy},
-                    {"test_accuracy", outcome.test_accuracy},
-                    {"best_policy", outcome.best_policy},
-                    {"seconds", outcome.seconds}});
-}
-
-bool read_record(const std::string& line, std::optional<Progress>& progress, std::optional<RunOutcome>& outcome) {
+std::optional<Progress> read_progress(const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object()) return false;
+    if (!json.is_object()) return std::nullopt;
     try {
-        if (json.contains("run")) {
-            outcome.emplace();
-            outcome->run_id = json.at("run");
-            outcome->folder = json.at("folder");
-            outcome->human = json.at("human");
-            outcome->state = state_named(json.at("state"));
-            outcome->skipped = json.at("skipped");
-            outcome->message = json.at("message");
-            outcome->valid_accuracy = number(json, "valid_accuracy");
-            outcome->test_accuracy = number(json, "test_accuracy");
-            outcome->best_policy = number(json, "best_policy");
-            outcome->seconds = number(json, "seconds");
-            return true;
+        Progress progress;
+        progress.step = json.at("step");
+        progress.steps = json.at("steps");
+        for (const auto& [name, member] : measured) {  // JSON has no NaN: it is written as null
+            const Json& value = json.at(name);
+            progress.*member = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
         }
-        Progress p;
-        p.step = json.at("step");
-        p.steps = json.at("steps");
-        p.loss = number(json, "loss");
-        p.accuracy = number(json, "accuracy");
-        p.gradient_norm = number(json, "gradient_norm");
-        p.lr = number(json, "lr");
-        p.seconds_per_step = number(json, "seconds_per_step");
-        p.tokens_per_second = number(json, "tokens_per_second");
-        progress = p;
-        return true;
+        return progress;
     } catch (const Json::exception&) {
-        outcome.reset();
-        return false;
+        return std::nullopt;
     }
 }
 
@@ -217,9 +175,8 @@ bool Worker::receive(const std::function<void(const std::string&)>& on_message) 
         ended_);
     out_.drain(
         [&](const std::string& line) {
-            std::optional<RunOutcome> outcome;
-            if (!read_record(line, progress, outcome)) on_message(line);
-            else if (outcome) outcomes[outcome->run_id] = *outcome;
+            if (const std::optional<Progress> told = read_progress(line)) progress = told;
+            else on_message(line);
         },
         ended_);
     return ended_;

@@ -2,12 +2,10 @@
 // pack, no more. The plan reaches it as a manifest in memory, so that no file that somebody edits meanwhile changes it.
 #pragma once
 
-#include "sweep/execute.h"
 #include "train/trainer.h"
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,11 +16,10 @@ struct pollfd;
 
 namespace palimpsest {
 
-// What a worker tells its parent on stdout, one JSON object a line; messages for people go to stderr.
+// What a worker tells its parent on stdout: its progress, one JSON object a line. Messages for people go to stderr, and what became
+// of a run stands in its folder.
 std::string progress_record(const Progress& progress);
-std::string outcome_record(const RunOutcome& outcome);
-bool read_record(const std::string& line, std::optional<Progress>& progress,
-                 std::optional<RunOutcome>& outcome);  // false: none of ours
+std::optional<Progress> read_progress(const std::string& line);  // nothing where the line is no record of progress
 
 struct WorkOrder {
     std::string program = "/proc/self/exe";  // the file that runs now, even if it was built anew meanwhile
@@ -44,8 +41,7 @@ public:
     // Takes what has come, without waiting. Each line of stderr is handed on. True when the process has ended; then all has come.
     bool receive(const std::function<void(const std::string&)>& on_message);
 
-    std::optional<Progress> progress;            // the newest
-    std::map<std::string, RunOutcome> outcomes;  // by run id; those that it told
+    std::optional<Progress> progress;  // the newest
     // How it ended, for the runs whose outcome it did not live to tell: "killed by signal 9 (SIGKILL)…", or its last words.
     std::string last_words() const;
 

@@ -3,6 +3,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "store/run_file.h"
+#include "sweep/catalog.h"
+#include "sweep/execute_pack.h"
 #include "sweep/plan.h"
 #include "temporary_folder.h"
 

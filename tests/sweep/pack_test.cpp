@@ -3,7 +3,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "store/run_file.h"
-#include "sweep/execute.h"
+#include "sweep/catalog.h"
+#include "sweep/execute_pack.h"
 #include "sweep/plan.h"
 #include "sweep/worker.h"
 #include "temporary_folder.h"
@@ -250,36 +251,21 @@ TEST_CASE("a worker reads the plan that was frozen") {
 }
 
 TEST_CASE("what a worker tells arrives whole") {
-    RunOutcome told;
-    told.run_id = "0123456789ab";
-    told.folder = "results/x";
-    told.human = "delta";
-    told.state = RunState::failed;
-    told.message = "two\nlines, \"quoted\"";
-    told.best_policy = std::numeric_limits<double>::quiet_NaN();
-    told.test_accuracy = 0.1;
-    std::optional<Progress> progress;
-    std::optional<RunOutcome> outcome;
-    const std::string record = outcome_record(told);
-    CHECK(record.find('\n') == record.size() - 1);
-    REQUIRE(read_record(record, progress, outcome));
-    REQUIRE(outcome);
-    CHECK_FALSE(progress);
-    CHECK(outcome->message == told.message);
-    CHECK(outcome->state == told.state);
-    CHECK(outcome->test_accuracy == 0.1);
-    CHECK(std::isnan(outcome->best_policy));
-    outcome.reset();
     Progress at;
     at.step = 5;
     at.steps = 10;
     at.loss = 0.25;
-    REQUIRE(read_record(progress_record(at), progress, outcome));
-    CHECK_FALSE(outcome);
-    CHECK(progress->step == 5);
-    CHECK(progress->loss == 0.25);
-    for (const char* other : {"", "hello", "[1]", "{}", "{\"run\": 1}", "{\"step\": \"x\"}"})
-        CHECK_FALSE(read_record(other, progress, outcome));
+    at.gradient_norm = std::numeric_limits<double>::quiet_NaN();
+    const std::string record = progress_record(at);
+    CHECK(record.find('\n') == record.size() - 1);
+    const std::optional<Progress> told = read_progress(record);
+    REQUIRE(told);
+    CHECK(told->step == 5);
+    CHECK(told->steps == 10);
+    CHECK(told->loss == 0.25);
+    CHECK(std::isnan(told->gradient_norm));
+    for (const char* other : {"", "hello", "[1]", "{}", "{\"step\": \"x\"}", "{\"step\": 1, \"steps\": 2}"})
+        CHECK_FALSE(read_progress(other));
 }
 
 TEST_CASE("a worker that dies says how") {

@@ -1,4 +1,4 @@
-#include "sweep/lane.h"
+#include "sweep/session.h"
 
 #include "core/file.h"
 #include "core/hash.h"
@@ -125,33 +125,10 @@ RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step) {
     return failure;
 }
 
-void read_finished(RunOutcome& outcome) {
-    outcome.state = RunState::finished;
-    try {
-        const RunRecord record = read_run(outcome.folder + "/run.h5");
-        const auto value = [&](const char* name) {
-            const auto found = record.summary.find(name);
-            return found == record.summary.end() ? not_a_number : found->second;
-        };
-        outcome.valid_accuracy = value("valid_accuracy");
-        outcome.test_accuracy = value("test_accuracy");
-        outcome.best_policy = value("best_policy_accuracy");
-        outcome.seconds = value("seconds");
-    } catch (const Error& error) {
-        outcome.state = RunState::failed;
-        outcome.message = error.what();
-        log_error("{}", error.what());
-    }
-}
+RunSession::RunSession(const PlannedRun& run, const std::string& folder, const PackFacts& pack)
+    : run_(run), pack_(pack), prefix_(pack.lanes > 1 ? short_id(run.spec.id) + ": " : ""), folder_(folder) {}
 
-RunLane::RunLane(const PlannedRun& run, const std::string& folder, const PackFacts& pack)
-    : run_(run), pack_(pack), prefix_(pack.lanes > 1 ? short_id(run.spec.id) + ": " : ""), folder_(folder) {
-    outcome_.folder = folder;
-    outcome_.run_id = run.spec.id;
-    outcome_.human = human_name(run);
-}
-
-RunLane::~RunLane() {
+RunSession::~RunSession() {
     try {
         folder_.unlock();
     } catch (const std::exception& error) {
@@ -159,14 +136,13 @@ RunLane::~RunLane() {
     }
 }
 
-bool RunLane::wanted() {
-    const Decision decision = decide(folder_);
-    const bool wanted = decision.action == Action::start || decision.action == Action::resume;
-    if (!wanted) skip(decision);
-    return wanted;
+bool RunSession::wanted() {
+    const Action action = decide(folder_).action;
+    skipped_ = action == Action::skip || action == Action::leave;
+    return !skipped_;
 }
 
-bool RunLane::lock() {
+bool RunSession::lock() {
     make_folders(folder_.path());
     try {
         folder_.lock();
@@ -179,7 +155,7 @@ bool RunLane::lock() {
     if (folder_.state() == RunState::finished) {  // also by another process, a moment ago
         folder_.unlock();
         phase_ = Phase::ended;
-        skip({Action::skip, "finished"});
+        skipped_ = true;
         return false;
     }
     log_.emplace(folder_.file("run.log"));
@@ -203,25 +179,27 @@ bool RunLane::lock() {
     return true;
 }
 
-std::int64_t RunLane::step() const {
+std::int64_t RunSession::step() const {
     const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder_.file("checkpoints"));
     return newest ? newest->step : 0;
 }
 
-void RunLane::skip(const Decision& decision) {
-    outcome_.skipped = true;
-    outcome_.state = RunState::running;
-    outcome_.message = decision.reason;
-    if (decision.action == Action::skip) read_finished(outcome_);
+RunOutcome RunSession::outcome() const {
+    RunOutcome outcome = read_outcome(run_, folder_.path());
+    outcome.skipped = skipped_;
+    if (problem_.empty()) return outcome;
+    outcome.state = RunState::failed;
+    outcome.message = problem_;
+    return outcome;
 }
 
-Lane RunLane::trainer_lane() { return {lane_values(run_.spec), this, folder_.file("checkpoints"), run_.spec.id}; }
+Lane RunSession::trainer_lane() { return {lane_values(run_.spec), this, folder_.file("checkpoints"), run_.spec.id}; }
 
-double RunLane::seconds() const {
+double RunSession::seconds() const {
     return std::max(0.0, std::chrono::duration<double>(ended_.value_or(Clock::now()) - began_).count());
 }
 
-void RunLane::open(Trainer& trainer, std::int64_t from) {
+void RunSession::open(Trainer& trainer, std::int64_t from) {
     const std::lock_guard lock(mutex_);
     from_ = last_step_ = from;
     began_ = Clock::now();
@@ -258,28 +236,28 @@ void RunLane::open(Trainer& trainer, std::int64_t from) {
              format_bytes(trainer.state_bytes()), longest_length(spec.task));
 }
 
-RunWriter& RunLane::writer() {
+RunWriter& RunSession::writer() {
     if (phase_ != Phase::locked)
         throw Error(ExitCode::run_failed, "the run is closed");  // by a second signal, in the middle of a step
     PALIMPSEST_ASSERT(writer_.has_value(), "'{}' was not opened", folder_.path());
     return *writer_;
 }
 
-void RunLane::train_row(std::int64_t step, std::span<const float> metrics) {
+void RunSession::train_row(std::int64_t step, std::span<const float> metrics) {
     folder_.heartbeat();
     const std::lock_guard lock(mutex_);
     writer().train_row(step, metrics);
     last_step_ = step;
 }
 
-void RunLane::eval(const EvalResult& result) {
+void RunSession::eval(const EvalResult& result) {
     const std::lock_guard lock(mutex_);
     writer().eval_row(result.step, result.answers, result.loss_sum);
     log_info("{}step {}: valid accuracy {:.4f}, test accuracy {:.4f}", prefix_, result.step, result.valid_accuracy,
              result.test_accuracy);
 }
 
-void RunLane::progress(const Progress& progress) {
+void RunSession::progress(const Progress& progress) {
     {
         const std::lock_guard lock(mutex_);
         writer().system_row(progress.step, seconds(), progress.tokens_per_second, -1);
@@ -287,19 +265,19 @@ void RunLane::progress(const Progress& progress) {
     reporter_->report(progress);
 }
 
-void RunLane::checkpoint_begins(std::int64_t) {
+void RunSession::checkpoint_begins(std::int64_t) {
     const std::lock_guard lock(mutex_);
     folder_.heartbeat(0s);
     writer().flush();
 }
 
-void RunLane::checkpoint_written(const std::string& path, std::int64_t step) {
+void RunSession::checkpoint_written(const std::string& path, std::int64_t step) {
     log_debug("{}step {}: checkpoint '{}'", prefix_, step, path);
 }
 
-void RunLane::warning(const std::string& message) { log_warning("{}{}", prefix_, message); }
+void RunSession::warning(const std::string& message) { log_warning("{}{}", prefix_, message); }
 
-void RunLane::ended(const LaneResult& result) {
+void RunSession::ended(const LaneResult& result) {
     if (result.failure) return fail(failure_of(result.failure, result.step));
     const std::lock_guard lock(mutex_);
     ended_ = Clock::now();
@@ -307,7 +285,7 @@ void RunLane::ended(const LaneResult& result) {
         end_failed({word(result.reason), result.message, result.step});
 }
 
-void RunLane::end(const LaneResult& result, const StopRequest& request) {
+void RunSession::end(const LaneResult& result, const StopRequest& request) {
     const std::lock_guard lock(mutex_);
     if (phase_ != Phase::locked) return;
     try {
@@ -316,8 +294,6 @@ void RunLane::end(const LaneResult& result, const StopRequest& request) {
                 writer().end_start(result.step, request.reason(), seconds());
                 writer().finish("interrupted", {}, {});
                 folder_.write_failed({request.reason(), "stopped by a signal", result.step});
-                outcome_.state = RunState::interrupted;
-                outcome_.message = fmt::format("interrupted at step {}", result.step);
                 break;
             case StopReason::non_finite:
             case StopReason::failed: return;  // it was told when it happened
@@ -332,7 +308,7 @@ void RunLane::end(const LaneResult& result, const StopRequest& request) {
     }
 }
 
-void RunLane::end_finished(const LaneResult& result) {
+void RunSession::end_finished(const LaneResult& result) {
     const std::string checkpoints = folder_.file("checkpoints");
     for (const std::int64_t step : train::checkpoint_steps(checkpoints)) {
         const std::string path = train::checkpoint_path(checkpoints, step);
@@ -357,21 +333,15 @@ void RunLane::end_finished(const LaneResult& result) {
                  run_.spec.train.early_stop);
     writer().finish("finished", summary_values(recorded, pack_.slices, pack_.policy_answers, eval.mean), attributes);
     folder_.write_done();
-    outcome_.state = RunState::finished;
-    outcome_.valid_accuracy = result.last.valid_accuracy;
-    outcome_.test_accuracy = result.last.test_accuracy;
-    outcome_.best_policy = best_policy_accuracy(pack_.slices, pack_.policy_answers, eval.mean);
-    outcome_.seconds = recorded.seconds;
 }
 
-void RunLane::fail(const RunFailure& failure) {
+void RunSession::fail(const RunFailure& failure) {
     const std::lock_guard lock(mutex_);
     if (phase_ != Phase::ended) end_failed(failure);
 }
 
-void RunLane::end_failed(const RunFailure& failure) {
-    outcome_.state = RunState::failed;
-    outcome_.message = failure.message;
+void RunSession::end_failed(const RunFailure& failure) {
+    problem_ = failure.message;
     // Each may fail on the disk that made the run fail: what stands there is whole, and the folder reads "lost" without
     // FAILED.json.
     const auto try_to = [&](const auto& action) {
@@ -400,23 +370,21 @@ void RunLane::end_failed(const RunFailure& failure) {
     }
 }
 
-void RunLane::refuse(const std::string& problem) {
-    outcome_.state = RunState::failed;
-    outcome_.message = problem;
+void RunSession::refuse(const std::string& problem) {
+    problem_ = problem;
     log_error("{}: {}", short_id(run_.spec.id), problem);
 }
 
 // The folder is another's now: not even its log is written any more.
-void RunLane::end_lost(const std::string& message) {
+void RunSession::end_lost(const std::string& message) {
     reporter_.reset();
     log_.reset();
     log_error("{}{}", prefix_, message);
-    outcome_.state = RunState::failed;
-    outcome_.message = message;
+    problem_ = message;
     leave();
 }
 
-void RunLane::leave() {
+void RunSession::leave() {
     phase_ = Phase::ended;
     writer_.reset();  // while the folder still is ours: it publishes what it may
     folder_.unlock();
@@ -424,7 +392,7 @@ void RunLane::leave() {
     log_.reset();  // what other lanes say from now on is not of this run
 }
 
-void RunLane::heartbeat() {
+void RunSession::heartbeat() {
     try {
         folder_.heartbeat();
     } catch (const Error&) {
@@ -432,7 +400,7 @@ void RunLane::heartbeat() {
     }
 }
 
-void RunLane::close_now(const StopRequest& request, std::chrono::steady_clock::time_point deadline) {
+void RunSession::close_now(const StopRequest& request, std::chrono::steady_clock::time_point deadline) {
     // A writer that hangs on a dead disk must not keep the process: what stands on disk is a whole file anyhow.
     const std::unique_lock lock(mutex_, deadline);
     if (!lock || phase_ != Phase::locked) return;

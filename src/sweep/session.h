@@ -1,12 +1,14 @@
-// One run of a pack: its folder from the lock to DONE, its log and its file. A pack of one is an ordinary run.
+// The lifetime of one run in this process: its folder from the lock to DONE, its log, and its file. A pack of runs is as many sessions, one
+// a lane of the trainer, to which each listens.
 #pragma once
 
 #include "core/log.h"
 #include "store/run_file.h"
 #include "store/run_folder.h"
-#include "sweep/plan.h"
+#include "sweep/outcome.h"
 #include "sweep/progress.h"
 #include "sweep/record.h"
+#include "sweep/stop.h"
 #include "train/trainer.h"
 
 #include <chrono>
@@ -17,36 +19,40 @@
 
 namespace palimpsest {
 
-// What FAILED.json says of what was thrown, in the first lines of its message.
+// What FAILED.json says of what was thrown: its kind, and the first lines of its message.
 RunFailure failure_of(const std::exception& error);
 RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step);
 
-// Listens to the trainer for its run. What goes wrong with one lane's folder is thrown at the trainer, which ends that lane alone.
-class RunLane final : public RunSink {
+// A session is opened (lock, then open) and ended once (end, fail, or close_now from another thread). What goes wrong with its folder
+// meanwhile is thrown at the trainer, which ends that lane alone.
+class RunSession final : public RunSink {
 public:
-    RunLane(const PlannedRun& run, const std::string& folder, const PackFacts& pack);
-    ~RunLane() override;  // gives the lock back, if it still holds it
+    RunSession(const PlannedRun& run, const std::string& folder, const PackFacts& pack);
+    ~RunSession() override;  // gives the lock back, if it still holds it
 
-    // False where there is nothing to do: finished, or another process is at it. The outcome says so.
+    // Says whether there is something to do: false where the run is finished, or another process is at it.
     bool wanted();
-    void refuse(const std::string& problem);  // it cannot start here; nothing is created
-    // Takes the folder. False where another process was faster. Throws where it cannot be written.
+    // Ends a run that cannot start here. Nothing is created.
+    void refuse(const std::string& problem);
+    // Takes the folder. False where another process was faster. Throws where the folder cannot be written.
     bool lock();
     std::int64_t step() const;  // of the newest good checkpoint; 0 without one
     Lane trainer_lane();        // for the trainer's constructor
-    // Writes what stands at the beginning of a start; `from`: the step that the trainer goes on from.
+    // Writes what stands at the beginning of a start; `from` is the step that the trainer goes on from.
     void open(Trainer& trainer, std::int64_t from);
-    // How it ended; each gives the lock back. Where the lock is another's by now, nothing more is written.
+    // Write how the run ended, and give the lock back. Where the lock is another's by now, nothing more is written.
     void end(const LaneResult& result, const StopRequest& request);
     void fail(const RunFailure& failure);
 
-    // From another thread.
+    // Called from another thread.
     void heartbeat();
-    // When the process leaves in the middle of a step: closes the run, if the training thread lets go of it before `deadline`.
+    // Closes the run when the process leaves in the middle of a step, if the training thread lets go of it before `deadline`.
     void close_now(const StopRequest& request, std::chrono::steady_clock::time_point deadline);
 
     const PlannedRun& run() const { return run_; }
-    const RunOutcome& outcome() const { return outcome_; }
+    const RunFolder& folder() const { return folder_; }
+    // What became of the run: what its folder tells, or the error that could not be written there.
+    RunOutcome outcome() const;
 
     void train_row(std::int64_t step, std::span<const float> metrics) override;
     void eval(const EvalResult& result) override;
@@ -60,7 +66,6 @@ public:
 private:
     enum class Phase { before, locked, ended };
 
-    void skip(const Decision& decision);
     RunWriter& writer();
     void end_finished(const LaneResult& result);
     void end_failed(const RunFailure& failure);
@@ -72,11 +77,12 @@ private:
     const PackFacts& pack_;
     const std::string prefix_;  // of its messages: which lane of a pack speaks
     RunFolder folder_;
-    RunOutcome outcome_;
     std::optional<RunLog> log_;
     std::optional<ProgressReporter> reporter_;
+    bool skipped_ = false;
+    std::string problem_;  // the error that ended it; "" where none did
 
-    std::timed_mutex mutex_;  // of all that follows, once the trainer runs
+    std::timed_mutex mutex_;  // guards all that follows, once the trainer runs
     Phase phase_ = Phase::before;
     std::optional<RunWriter> writer_;
     std::chrono::steady_clock::time_point began_;

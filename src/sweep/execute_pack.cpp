@@ -1,15 +1,15 @@
-// A pack of runs, from the locks to DONE.
+#include "sweep/execute_pack.h"
+
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "store/flat_config.h"
 #include "sweep/attendant.h"
-#include "sweep/execute.h"
 #include "sweep/inspect.h"
-#include "sweep/lane.h"
 #include "sweep/machine.h"
 #include "sweep/pack.h"
+#include "sweep/session.h"
 
 #include <algorithm>
 #include <exception>
@@ -19,11 +19,11 @@
 namespace palimpsest {
 namespace {
 
-using Lanes = std::vector<RunLane*>;
+using Sessions = std::vector<RunSession*>;
 
-std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
+std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Sessions& lanes) {
     std::vector<Lane> of_trainer;
-    for (RunLane* lane : lanes) of_trainer.push_back(lane->trainer_lane());
+    for (RunSession* lane : lanes) of_trainer.push_back(lane->trainer_lane());
     try {
         return std::make_unique<Trainer>(spec, std::move(of_trainer));
     } catch (const Error&) {
@@ -34,7 +34,7 @@ std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Lanes& lanes) {
 }
 
 // Trains locked lanes of one step and writes down how each ended. `trainer`: built for just these lanes, or none.
-void train_lanes(std::unique_ptr<Trainer> trainer, const Lanes& lanes, const RunSpec& spec, PackFacts& pack,
+void train_lanes(std::unique_ptr<Trainer> trainer, const Sessions& lanes, const RunSpec& spec, PackFacts& pack,
                  const StopRequest& request) {
     pack.lanes = lanes.size();
     try {
@@ -58,12 +58,12 @@ void train_lanes(std::unique_ptr<Trainer> trainer, const Lanes& lanes, const Run
             else lanes[i]->end(results[i], request);
         }
     } catch (const std::exception& error) {
-        for (RunLane* lane : lanes) lane->fail(failure_of(error));
+        for (RunSession* lane : lanes) lane->fail(failure_of(error));
     }
 }
 
 // What `action` says of the lane; false where it throws, which ends that lane alone.
-bool holds(RunLane* lane, bool (RunLane::*action)()) {
+bool holds(RunSession* lane, bool (RunSession::*action)()) {
     try {
         return (lane->*action)();
     } catch (const std::exception& error) {
@@ -94,15 +94,15 @@ void check_shapes(const std::vector<PackedRun>& runs) {
 }
 
 // Leaves the lanes that can start here. Throws the reasons where none can.
-void keep_fit_lanes(Lanes& lanes) {
+void keep_fit_lanes(Sessions& lanes) {
     std::vector<const PlannedRun*> planned;
     InspectOptions options{static_cast<std::int64_t>(lanes.size()), {}};
-    for (const RunLane* lane : lanes) {
+    for (const RunSession* lane : lanes) {
         planned.push_back(&lane->run());
-        options.folders.push_back(lane->outcome().folder);
+        options.folders.push_back(lane->folder().path());
     }
     const std::vector<Inspected> inspected = inspect(planned, options);
-    Lanes fit;
+    Sessions fit;
     std::vector<std::string> problems;
     for (std::size_t i = 0; i < lanes.size(); ++i) {
         const std::string& problem = inspected[i].problem;
@@ -121,11 +121,11 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
                                      const std::string& label, const ExecuteOptions& options, const StopRequest& request) {
     check_shapes(runs);
     PackFacts pack{experiment, options, sweep, label, runs.size(), {}, {}};
-    std::vector<std::unique_ptr<RunLane>> all;
-    Lanes lanes;
+    std::vector<std::unique_ptr<RunSession>> all;
+    Sessions lanes;
     for (const PackedRun& run : runs) {
-        all.push_back(std::make_unique<RunLane>(*run.run, run.folder, pack));
-        if (holds(all.back().get(), &RunLane::wanted)) lanes.push_back(all.back().get());
+        all.push_back(std::make_unique<RunSession>(*run.run, run.folder, pack));
+        if (holds(all.back().get(), &RunSession::wanted)) lanes.push_back(all.back().get());
     }
     if (!lanes.empty() && !options.inspected) keep_fit_lanes(lanes);
     if (!lanes.empty()) {
@@ -134,11 +134,11 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
         std::unique_ptr<Trainer> trainer = trainer_of(spec, lanes);
         const NeedsClosing closing;  // from the locks on
         const std::size_t fitting = lanes.size();
-        std::erase_if(lanes, [](RunLane* lane) { return !holds(lane, &RunLane::lock); });
+        std::erase_if(lanes, [](RunSession* lane) { return !holds(lane, &RunSession::lock); });
         const Attendant attendant(lanes, request);
         // Lanes make their steps together, so runs that stand at different steps train one group after the other.
-        std::map<std::int64_t, Lanes> by_step;
-        for (RunLane* lane : lanes) by_step[lanes.size() > 1 ? lane->step() : 0].push_back(lane);
+        std::map<std::int64_t, Sessions> by_step;
+        for (RunSession* lane : lanes) by_step[lanes.size() > 1 ? lane->step() : 0].push_back(lane);
         for (const auto& [step, group] : by_step) {
             if (group.size() < fitting) trainer.reset();
             if (by_step.size() > 1) log_info("{} from step {}", plural(static_cast<std::int64_t>(group.size()), "run"), step);
