@@ -1,5 +1,5 @@
-// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run: from the registries and schemas
-// alone.
+// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run | config: from the registries and
+// schemas alone.
 #include "cli/app.h"
 #include "cli/example.h"
 #include "cli/output.h"
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::vector<std::string> kinds = {"mixer", "task", "model", "train", "data", "eval", "run"};
+const std::vector<std::string> kinds = {"mixer", "task", "model", "train", "data", "eval", "run", "config"};
 
 std::string meaning(const AnySchema& schema, const Option& option) {
     const std::string where = schema.where_used(option);
@@ -27,20 +27,25 @@ std::string meaning(const AnySchema& schema, const Option& option) {
 std::string options_table(const AnySchema& schema) {
     Table table({"option", "type", "default", "allowed", "meaning"});
     for (const Option& option : schema.options())
-        table.add({option.name, option.type, option.default_text, option.allowed, meaning(schema, option)});
+        if (!option.nested) table.add({option.name, option.type, option.default_text, option.allowed, meaning(schema, option)});
     return table.str();
 }
 
 Json options_json(const AnySchema& schema) {
     Json list = Json::array();
-    for (const Option& option : schema.options())
+    for (const Option& option : schema.options()) {
+        if (option.nested) continue;
+        Json cautions = Json::object();
+        for (const auto& [value, text] : option.cautions) cautions[value] = text;
         list.push_back({{"name", option.name},
                         {"type", option.type},
                         {"default", option.default_text},
                         {"allowed", option.allowed},
                         {"meaning", option.meaning},
                         {"used_where", schema.where_used(option)},
-                        {"identity", option.identity}});
+                        {"identity", option.identity},
+                        {"cautions", cautions}});
+    }
     return list;
 }
 
@@ -133,13 +138,15 @@ void describe_task(const std::string& name, const std::vector<std::string>& argu
     for (const std::string& event : example.events) print("  " + event + "\n");
 }
 
+// "config": the keys at the top, which stand in no section.
 void describe_section(const std::string& name, bool json) {
     const Option* section = run_schema().find(name);
-    PALIMPSEST_ASSERT(section != nullptr && section->nested != nullptr, "no section '{}'", name);
-    if (json)
-        print_ordered(
-            {{"kind", "section"}, {"name", name}, {"meaning", section->meaning}, {"options", options_json(*section->nested)}});
-    else print(fmt::format("{}: {}\n\n{}", name, section->meaning, options_table(*section->nested)));
+    const bool top = name == "config";
+    PALIMPSEST_ASSERT(top || (section != nullptr && section->nested != nullptr), "no section '{}'", name);
+    const AnySchema& schema = top ? run_schema() : *section->nested;
+    const std::string meaning = top ? "the keys at the top, in no section" : section->meaning;
+    if (json) print_ordered({{"kind", "section"}, {"name", name}, {"meaning", meaning}, {"options", options_json(schema)}});
+    else print(fmt::format("{}: {}\n\n{}", name, meaning, options_table(schema)));
 }
 
 bool has(const std::vector<std::string>& list, const std::string& word) {
@@ -199,7 +206,8 @@ void add_describe(CLI::App& app, Session& session) {
     auto json = std::make_shared<bool>(false);
     CLI::App* verb =
         app.add_subcommand("describe", "a mixer's recurrence and options, a task with a worked example, a section's options");
-    verb->add_option("WHAT", *kind, "mixer, task, or a section: model, train, data, eval, run")->required();
+    verb->add_option("WHAT", *kind, "mixer, task, a section (model, train, data, eval, run), or config: the keys in none")
+        ->required();
     verb->add_option("NAME", *words, "name of the mixer or task; then options of the task, such as length=32");
     verb->add_flag("--json", *json, "as JSON");
     verb->callback([=, &session] { session.action = [=] { return describe(*kind, *words, *json); }; });

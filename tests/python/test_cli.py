@@ -77,7 +77,7 @@ class Usage(Cli):
             (["list", "layers"], "error: WHAT: layers not in {mixers,tasks}\nsee: palimpsest list --help\n"),
             (["describe", "mixer", "dleta"], re.compile(r"error: unknown mixer 'dleta'; did you mean 'delta'\?; known mixers: base_conv, delta, .*\n")),
             (["describe", "task"], f"error: which task? {TASKS}\n"),
-            (["describe", "delta"], "error: 'delta' is neither mixer, task nor a section (model, train, data, eval, run); write `palimpsest describe mixer delta`\n"),
+            (["describe", "delta"], "error: 'delta' is neither mixer, task nor a section (model, train, data, eval, run, config); write `palimpsest describe mixer delta`\n"),
             (["describe", "mqra", "length=32"], re.compile(r"error: 'mqra' is neither .*; did you mean `palimpsest describe task mqar`\?\n")),
             (["describe", "mixers"], re.compile(r"error: 'mixers' is neither .*; did you mean `palimpsest describe mixer NAME`\?\n")),
             (["describe", "trian"], re.compile(r"error: 'trian' is neither .*; did you mean `palimpsest describe train`\?\n")),
@@ -191,8 +191,11 @@ class Telling(Cli):
                 for option in described["options"]:
                     self.assertRegex(out, rf"\n{option['name']} +{re.escape(option['type'])} +{re.escape(option['default'])}")
         self.assertIn("S_t", self.json("describe", "mixer", "delta")["recurrence"])
-        for section in ("model", "train", "data", "eval", "run"):
+        for section in ("model", "train", "data", "eval", "run", "config"):
             self.assertTrue(self.json("describe", section)["options"])
+        self.assertEqual([option["name"] for option in self.json("describe", "config")["options"]], ["name", "seed"])
+        cautions = {option["name"]: option["cautions"] for option in self.json("describe", "mixer", "delta")["options"]}
+        self.assertEqual((list(cautions["qk_norm"]), cautions["heads"]), (["none"], {}))
 
     def test_worked_example_agrees_with_its_events(self):
         described = self.json("describe", "task", "overwrite", "length=32", "pairs=3", "overwrites=0..2")
