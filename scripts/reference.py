@@ -72,7 +72,9 @@ def table(heads, rows):
 
 
 def wrapped(text, indent=""):
-    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    """Lines of WIDTH; what is code stays on one."""
+    text = re.sub(r"`[^`]+`", lambda found: found[0].replace(" ", "\0"), text)
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 
 def page(title, *parts):
