@@ -9,6 +9,7 @@
 #include "sweep/inspect.h"
 #include "sweep/machine.h"
 #include "sweep/pack.h"
+#include "sweep/plan.h"
 #include "sweep/session.h"
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 #include "core/text.h"
 #include "core/version.h"
 #include "sweep/machine.h"
+#include "sweep/plan.h"
 #include "train/checkpoint.h"
 
 #include <c10/util/Exception.h>

@@ -229,10 +229,8 @@ TEST_CASE("a run whose record is lost trains again") {
     CHECK_THAT(read_file(folder.file("run.log")), ContainsSubstring(reason + "; the run trains from the beginning"));
     // Whatever else comes of it: no number is made up for a record that cannot be read.
     cut(folder.file("run.h5"));
-    RunOutcome read;
-    read.folder = folder.path();
-    read_finished(read);
-    CHECK(read.state == RunState::failed);
+    const RunOutcome read = read_outcome(trial.plan.runs[0], folder.path());
+    CHECK(read.state == RunState::lost);
     CHECK_THAT(read.message, ContainsSubstring("is damaged"));
 }
 
