@@ -90,7 +90,7 @@ void check_shapes(const std::vector<PackedRun>& runs) {
         }
         fail(ExitCode::usage,
              "the runs {} and {} cannot train as lanes of one model: they differ in {}; lanes may differ in {} alone",
-             short_id(first.id), short_id(other.id), join(keys, ", "), join({std::begin(lane_keys), std::end(lane_keys)}, ", "));
+             short_id(first.id), short_id(other.id), join(keys, ", "), join(lane_keys(), ", "));
     }
 }
 

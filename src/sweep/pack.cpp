@@ -1,20 +1,30 @@
 #include "sweep/pack.h"
 
+#include "train/lane_values.h"
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
 namespace palimpsest {
 
-bool is_lane_key(std::string_view key) { return std::find(std::begin(lane_keys), std::end(lane_keys), key) != std::end(lane_keys); }
+std::vector<std::string> lane_keys() {
+    std::vector<std::string> keys;
+    for (const LaneField& field : lane_fields) keys.emplace_back(field.key);
+    return keys;
+}
+
+bool is_lane_key(std::string_view key) {
+    return std::any_of(std::begin(lane_fields), std::end(lane_fields), [&](const LaneField& field) { return field.key == key; });
+}
 
 std::string pack_shape(const RunSpec& spec) {
     Value shape = spec.resolved;
     shape.set("train", train_schema().write_all(&spec.train));  // whether weight_decay_on counts depends on the value of a lane
-    for (const std::string_view key : lane_keys) {
+    for (const std::string& key : lane_keys()) {
         const std::size_t dot = key.find('.');
-        if (dot == std::string_view::npos) shape.set(std::string(key), Value());
-        else shape.find(std::string(key.substr(0, dot)))->set(std::string(key.substr(dot + 1)), Value());
+        if (dot == std::string::npos) shape.set(key, Value());
+        else shape.find(key.substr(0, dot))->set(key.substr(dot + 1), Value());
     }
     return emit_flow(shape);
 }

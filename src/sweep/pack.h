@@ -11,9 +11,8 @@
 
 namespace palimpsest {
 
-// In what the lanes of a model may differ.
-inline constexpr std::string_view lane_keys[] = {"seed",        "train.lr",    "train.weight_decay",
-                                                 "train.beta1", "train.beta2", "train.init_scale"};
+// The keys in which the lanes of a model may differ: those of the trainer's table.
+std::vector<std::string> lane_keys();
 bool is_lane_key(std::string_view key);
 
 // Equal for two runs exactly when they may share a model: their configs differ in these keys alone.

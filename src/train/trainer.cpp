@@ -37,11 +37,6 @@ std::vector<Lane> at_least_one(std::vector<Lane> lanes) {
 
 }  // namespace
 
-LaneValues lane_values(const RunSpec& spec) {
-    const TrainSpec& train = spec.train;
-    return {static_cast<std::uint64_t>(spec.seed), train.lr, train.weight_decay, train.beta1, train.beta2, train.init_scale};
-}
-
 Trainer::Impl::Impl(const RunSpec& run_spec, std::vector<Lane> run_lanes)
     : spec(run_spec),
       lanes(at_least_one(std::move(run_lanes))),

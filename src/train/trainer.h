@@ -1,8 +1,9 @@
-// Trains a pack of lanes: runs that differ only in lane values (seed, lr, weight decay, betas, init scale). One lane is an ordinary
-// run. The trainer knows no YAML and no HDF5: it reports to a RunSink per lane.
+// Trains a pack of lanes: runs that differ only in their lane values. One lane is an ordinary run. The trainer knows no YAML and no
+// HDF5: it reports to a RunSink per lane.
 #pragma once
 
 #include "config/spec.h"
+#include "train/lane_values.h"
 #include "train/operator_times.h"
 
 #include <array>
@@ -16,12 +17,6 @@
 #include <vector>
 
 namespace palimpsest {
-
-struct LaneValues {
-    std::uint64_t seed = 1;
-    double lr = 1e-3, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, init_scale = 1;
-};
-LaneValues lane_values(const RunSpec& spec);
 
 // The columns of a training row, in order. A row stands for the steps since the row before it: a mean is one over the updates made
 // among them (NaN over no update), the others are those of the last step.

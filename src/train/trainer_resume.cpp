@@ -115,14 +115,9 @@ train::Checkpoint Trainer::Impl::pack(std::size_t lane, const at::Tensor& values
 
 // What makes the lane this run and no other.
 std::vector<std::pair<std::string, std::string>> Trainer::Impl::identity(std::size_t lane) const {
-    const LaneValues& v = lanes[lane].values;
-    return {{"run_id", lanes[lane].run_id},
-            {"seed", fmt::format("{}", v.seed)},
-            {"lr", fmt::format("{}", v.lr)},
-            {"weight_decay", fmt::format("{}", v.weight_decay)},
-            {"beta1", fmt::format("{}", v.beta1)},
-            {"beta2", fmt::format("{}", v.beta2)},
-            {"init_scale", fmt::format("{}", v.init_scale)}};
+    std::vector<std::pair<std::string, std::string>> facts = {{"run_id", lanes[lane].run_id}};
+    for (const LaneField& field : lane_fields) facts.emplace_back(field.name(), field.text(lanes[lane].values));
+    return facts;
 }
 
 void Trainer::Impl::write_checkpoints() {
