@@ -17,9 +17,9 @@ namespace {
 
 const std::vector<std::string> split_names = {"train", "valid", "test"};
 
-std::string unknown_task(const std::string& name, const std::vector<std::string>& known) {
+std::string unknown(const char* kind, const std::string& name, const std::vector<std::string>& known) {
     const std::string hint = did_you_mean(name, known);
-    return fmt::format("unknown task '{}'{}", name, hint.empty() ? fmt::format("; known: {}", join(known, ", ")) : hint);
+    return fmt::format("unknown {} '{}'{}", kind, name, hint.empty() ? fmt::format("; known: {}", join(known, ", ")) : hint);
 }
 
 // Options in which the segments of one list differ; never empty.
@@ -117,7 +117,7 @@ private:
         if (errors_.size() != before) return resolved;
         const AnySchema* schema = catalog_.task_schema(run_.task.name);
         if (!schema) {
-            errors_.error(name->source, unknown_task(run_.task.name, catalog_.tasks));
+            errors_.error(name->source, unknown("task", run_.task.name, catalog_.tasks));
             return resolved;
         }
         const std::shared_ptr<void> defaults = schema->make_default();
@@ -330,6 +330,9 @@ private:
     void check_together() {
         const TrainSpec& train = run_.train;
         const DataSpec& data = run_.data;
+        const std::vector<std::string>& optimizers = catalog_.optimizers;
+        if (std::find(optimizers.begin(), optimizers.end(), train.optimizer) == optimizers.end())
+            errors_.error(place("train.optimizer"), unknown("optimizer", train.optimizer, optimizers));
         if (train.epochs > 0 && data.mode != DataMode::fixed)
             errors_.error(place("train.epochs"),
                           "'train.epochs' needs data.mode fixed: fresh data have no epochs; write data: {mode: fixed}");

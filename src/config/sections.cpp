@@ -61,6 +61,7 @@ const Schema<TrainSpec>& train_schema() {
             .used_when("epochs", {"0"})
             .field("epochs", &TrainSpec::epochs, at_least(0), "passes over the examples of data.mode fixed; 0: train.steps counts")
             .field("batch", &TrainSpec::batch, between(1, 1 << 30), "sequences in a step; all of one segment")
+            .field("optimizer", &TrainSpec::optimizer, "what makes an update of a gradient, such as adamw")
             .field("lr", &TrainSpec::lr, above(0), "peak learning rate")
             .field("weight_decay", &TrainSpec::weight_decay, at_least(0), "decoupled, times the learning rate")
             .field("beta1", &TrainSpec::beta1, fraction_below_one, "AdamW, decay of the mean")

@@ -78,6 +78,7 @@ struct TrainSpec {
     std::int64_t steps = 1000;  // ignored when epochs > 0
     std::int64_t epochs = 0;
     std::int64_t batch = 64;
+    std::string optimizer = "adamw";
     double lr = 1e-3;                   // lane value
     double weight_decay = 0.1;          // lane value
     double beta1 = 0.9, beta2 = 0.999;  // lane values
@@ -160,9 +161,9 @@ struct RunSpec {
 // config was read.
 std::string at_its_place(const RunSpec& run, const std::string& key, const std::string& message);
 
-// The names and schemas that live in floors above: the task and mixer registries hand them in.
+// The names and schemas that live in floors above: the registries of tasks, mixers and optimizers hand them in.
 struct Catalog {
-    std::vector<std::string> tasks, mixers;
+    std::vector<std::string> tasks, mixers, optimizers;
     std::function<const AnySchema*(const std::string&name)> task_schema, mixer_schema;  // nullptr: no such name
     // May be empty. Throws Error where a task's options do not fit together; the message gets the place of the option it names.
     std::function<void(const std::string& task, const void* options)> check_task;

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "mixers/mixer.h"
 #include "task/task.h"
+#include "train/optimizer.h"
 
 #include <map>
 #include <memory>
@@ -26,6 +27,7 @@ Catalog registry_catalog() {
     Catalog catalog;
     catalog.tasks = task_names();
     catalog.mixers = mixer_names();
+    catalog.optimizers = train::optimizer_names();
     catalog.task_schema = [](const std::string& name) -> const AnySchema* {
         const Task* task = find_task(name);
         return task == nullptr ? nullptr : &task->schema();

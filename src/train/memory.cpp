@@ -1,6 +1,7 @@
 #include "train/memory.h"
 
 #include "core/text.h"
+#include "train/optimizer.h"
 
 #include <fmt/format.h>
 
@@ -51,8 +52,9 @@ std::vector<MemoryNeed> memory_needs(const RunSpec& spec, const Segments& segmen
         {questions, "the questions (examples of task.valid and task.test)", "task.test"},
     };
     if (on_gpu) return needs;
-    needs.push_back(
-        {all_lanes * static_cast<double>(parameters) * 4 * value_bytes, "weights, gradients and moments (model, mixers)", "model"});
+    const double buffers = 2 + static_cast<double>(optimizer_facts(spec.train.optimizer).states.size());
+    needs.push_back({all_lanes * static_cast<double>(parameters) * buffers * value_bytes,
+                     "weights, gradients and moments (model, mixers)", "model"});
     if (training >= evaluation)
         needs.push_back({all_lanes * training, "a training batch (train.batch, task.train, model)", "train.batch"});
     else

@@ -43,7 +43,7 @@ Trainer::Impl::Impl(const RunSpec& run_spec, std::vector<Lane> run_lanes)
       runtime(train::apply_runtime(spec.run)),
       segments(train::compile_segments(spec.task)),
       model(spec, {segments.vocabulary, segments.longest}, lane_inits(lanes), runtime.device),
-      optimizer(model.parameters(), values_of(lanes), spec.train),
+      optimizer(train::make_optimizer(model.parameters(), values_of(lanes), spec.train)),
       data(segments, train::BatchOrder(segments.train, spec.train, spec.data), seeds_of(lanes), runtime.device, runtime.threads),
       learning_rate(spec.train, data.order().steps(), data.order().epoch_steps()),
       evaluator(segments, spec.eval, static_cast<std::uint64_t>(spec.data.seed),
@@ -87,7 +87,7 @@ void Trainer::Impl::train_step(std::int64_t n) {
     losses.sum().backward();
     done(StepPart::backward);
     const double factor = learning_rate(n);
-    optimizer.step(losses, factor);
+    optimizer->step(losses, factor);
     done(StepPart::update);
 
     const at::NoGradGuard no_grad;
@@ -96,8 +96,8 @@ void Trainer::Impl::train_step(std::int64_t n) {
     const at::Tensor scores = logits.detach(), targets = batch.targets.unsqueeze(2), right = scores.gather(2, targets).squeeze(2);
     const at::Tensor correct = right > scores.scatter_(2, targets, -std::numeric_limits<double>::infinity()).amax(2);
     const at::Tensor accuracies = correct.view({correct.size(0), -1, batch.value_tokens}).all(2).to(at::kFloat).mean(1);
-    window.put(at::stack({losses.detach(), accuracies, optimizer.gradient_norm().to(at::kFloat), lane_lr * factor,
-                          optimizer.skipped().to(at::kFloat), optimizer.cause().to(at::kFloat)},
+    window.put(at::stack({losses.detach(), accuracies, optimizer->gradient_norm().to(at::kFloat), lane_lr * factor,
+                          optimizer->skipped().to(at::kFloat), optimizer->cause().to(at::kFloat)},
                          1));
     pace.made_step(batch.tokens.size(1) * batch.tokens.size(2));
     done(StepPart::metrics);

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 
 namespace palimpsest {
@@ -90,9 +91,11 @@ struct Trainer::Impl {
     // trainer_resume.cpp
     void write_checkpoints();
     void write_checkpoint(std::size_t lane, const train::Checkpoint& checkpoint);
-    train::Checkpoint pack(std::size_t lane, const at::Tensor& values, const at::Tensor& first, const at::Tensor& second);
-    std::vector<std::pair<std::string, at::Tensor>> lane_arrays(std::size_t lane, const at::Tensor& values, const at::Tensor& first,
-                                                                const at::Tensor& second);
+    // The flat buffers that make a lane: "parameter", and the states of the optimizer by their names.
+    using Buffers = std::vector<std::pair<std::string, at::Tensor>>;
+    Buffers buffers();
+    train::Checkpoint pack(std::size_t lane, const Buffers& on_cpu);
+    std::vector<std::pair<std::string, at::Tensor>> lane_arrays(std::size_t lane, const Buffers& flat);
     std::int64_t resume();
     std::optional<train::Checkpoint> good_checkpoint(std::size_t lane, std::int64_t at_step);
     void unpack(std::size_t lane, const train::Checkpoint& checkpoint);
@@ -104,7 +107,7 @@ struct Trainer::Impl {
     train::Runtime runtime;
     train::Segments segments;
     Model model;
-    train::AdamW optimizer;
+    std::unique_ptr<train::Optimizer> optimizer;
     train::TrainData data;
     train::LearningRate learning_rate;
     train::Evaluator evaluator;

@@ -105,7 +105,7 @@ void Trainer::Impl::freeze(std::size_t lane, StopReason reason, std::int64_t at_
     states[lane].step = at_step;
     states[lane].tokens_per_second = pace.tokens_per_second();
     window.close(lane);
-    optimizer.live().select(0, static_cast<std::int64_t>(lane)).fill_(false);
+    optimizer->live().select(0, static_cast<std::int64_t>(lane)).fill_(false);
     if (!lanes[lane].sink) return;
     LaneResult result;
     result.reason = reason;

@@ -68,24 +68,25 @@ train::MetricWindow::Open open_window(const train::Checkpoint& checkpoint) {
 
 }  // namespace
 
-// Everything of a lane that has a fixed shape. The tensors are views into the three flat buffers (CPU).
-std::vector<std::pair<std::string, at::Tensor>> Trainer::Impl::lane_arrays(std::size_t lane, const at::Tensor& values,
-                                                                           const at::Tensor& first, const at::Tensor& second) {
+Trainer::Impl::Buffers Trainer::Impl::buffers() {
+    Buffers flat = {{"parameter", model.parameters().values().detach()}};
+    for (const train::Optimizer::State& state : optimizer->states()) flat.emplace_back(state.name, state.values);
+    return flat;
+}
+
+// Everything of a lane that has a fixed shape, as views into the flat buffers. A parameter that is not trained has no states.
+std::vector<std::pair<std::string, at::Tensor>> Trainer::Impl::lane_arrays(std::size_t lane, const Buffers& flat) {
     Arrays out;
-    for (const nn::ParameterInfo& info : model.parameters().table()) {
-        const auto slice = [&](const at::Tensor& flat) {
-            return flat.narrow(0, info.offset + static_cast<std::int64_t>(lane) * info.numel, info.numel).view(info.shape);
-        };
-        out.emplace_back("parameter/" + info.name, slice(values));
-        if (!info.trained) continue;
-        out.emplace_back("first_moment/" + info.name, slice(first));
-        out.emplace_back("second_moment/" + info.name, slice(second));
-    }
+    for (const nn::ParameterInfo& info : model.parameters().table())
+        for (const auto& [name, buffer] : flat)
+            if (info.trained || name == "parameter")
+                out.emplace_back(
+                    name + "/" + info.name,
+                    buffer.narrow(0, info.offset + static_cast<std::int64_t>(lane) * info.numel, info.numel).view(info.shape));
     return out;
 }
 
-train::Checkpoint Trainer::Impl::pack(std::size_t lane, const at::Tensor& values, const at::Tensor& first,
-                                      const at::Tensor& second) {
+train::Checkpoint Trainer::Impl::pack(std::size_t lane, const Buffers& on_cpu) {
     const auto r = static_cast<std::int64_t>(lane);
     const LaneState& state = states[lane];
     train::Checkpoint out;
@@ -95,11 +96,11 @@ train::Checkpoint Trainer::Impl::pack(std::size_t lane, const at::Tensor& values
         out.facts.end(),
         {{"lanes", std::to_string(lanes.size())}, {"threads", std::to_string(runtime.threads)}, {"device", runtime.device.str()}});
     if (state.ended) out.facts.emplace_back("ended", "early_stop");
-    out.arrays = lane_arrays(lane, values, first, second);
+    out.arrays = lane_arrays(lane, on_cpu);
     const auto counter = [&](const at::Tensor& by_lane) { return by_lane.select(0, r).to(at::kLong).cpu().view({1}); };
-    out.arrays.emplace_back("counter/updates", counter(optimizer.updates()));
-    out.arrays.emplace_back("counter/skipped", counter(optimizer.skipped()));
-    out.arrays.emplace_back("counter/live", counter(optimizer.live()));
+    out.arrays.emplace_back("counter/updates", counter(optimizer->updates()));
+    out.arrays.emplace_back("counter/skipped", counter(optimizer->skipped()));
+    out.arrays.emplace_back("counter/live", counter(optimizer->live()));
     out.arrays.emplace_back("counter/ended_step", number(state.step));
     const train::MetricWindow::Open& open = window.open(lane);
     const std::array<std::int64_t, 2> steps{open.from, open.updates};
@@ -121,13 +122,13 @@ std::vector<std::pair<std::string, std::string>> Trainer::Impl::identity(std::si
 }
 
 void Trainer::Impl::write_checkpoints() {
-    const at::Tensor values = model.parameters().values().detach().cpu(), first = optimizer.first_moment().cpu(),
-                     second = optimizer.second_moment().cpu();
+    Buffers on_cpu = buffers();
+    for (auto& [name, buffer] : on_cpu) buffer = buffer.cpu();
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
         // What has failed is resumed from before its failure.
         const LaneState& state = states[lane];
         if (lanes[lane].checkpoint_folder.empty() || (state.ended && state.reason != StopReason::early_stop)) continue;
-        guarded(lane, [&] { write_checkpoint(lane, pack(lane, values, first, second)); });
+        guarded(lane, [&] { write_checkpoint(lane, pack(lane, on_cpu)); });
     }
 }
 
@@ -156,8 +157,7 @@ void Trainer::Impl::check_identity(std::size_t lane, const train::Checkpoint& ch
         if (there == here || (key == "run_id" && (there.empty() || here.empty()))) continue;
         fail(ExitCode::usage, "checkpoint {} belongs to another run: {} is {} there and {} here", path, key, there, here);
     }
-    const at::Tensor &values = model.parameters().values(), &first = optimizer.first_moment(), &second = optimizer.second_moment();
-    Arrays expected = lane_arrays(lane, values, first, second);
+    Arrays expected = lane_arrays(lane, buffers());
     for (const char* name : {"updates", "skipped", "live", "ended_step"})
         expected.emplace_back(std::string("counter/") + name, number(0));
     if (checkpoint.format > 1) {
@@ -177,14 +177,13 @@ void Trainer::Impl::check_identity(std::size_t lane, const train::Checkpoint& ch
 void Trainer::Impl::unpack(std::size_t lane, const train::Checkpoint& checkpoint) {
     const at::NoGradGuard no_grad;
     const auto r = static_cast<std::int64_t>(lane);
-    for (auto& [name, target] : lane_arrays(lane, model.parameters().values(), optimizer.first_moment(), optimizer.second_moment()))
-        at::Tensor(target).copy_(*checkpoint.find(name));
+    for (auto& [name, target] : lane_arrays(lane, buffers())) at::Tensor(target).copy_(*checkpoint.find(name));
     const auto counter = [&](const char* name) {
         return *checkpoint.find(std::string("counter/") + name)->data_ptr<std::int64_t>();
     };
-    optimizer.updates().select(0, r).fill_(counter("updates"));
-    optimizer.skipped().select(0, r).fill_(counter("skipped"));
-    optimizer.live().select(0, r).fill_(counter("live") != 0);
+    optimizer->updates().select(0, r).fill_(counter("updates"));
+    optimizer->skipped().select(0, r).fill_(counter("skipped"));
+    optimizer->live().select(0, r).fill_(counter("live") != 0);
 
     LaneState& state = states[lane];
     state = LaneState{};

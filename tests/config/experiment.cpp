@@ -127,6 +127,14 @@ TEST_CASE("sizes that nothing could hold are errors at their places", "[experime
                 "<command line>:argument 6: 'task.train.0.examples' must be 1 to 4294967294, got 4294967295"});
 }
 
+TEST_CASE("an optimizer that nobody registered is an error at its place", "[experiment]") {
+    CHECK(fake::run(fake::small + "train: {optimizer: momentum}\n").train.optimizer == "momentum");
+    CHECK_THAT(error(fake::small + "train: {optimizer: adamv}\n"),
+               ContainsSubstring("dir/f.yaml:5:20: error: unknown optimizer 'adamv'; did you mean 'adamw'?\n"));
+    CHECK_THAT(error(fake::small + "train: {optimizer: zzzzzz}\n"),
+               ContainsSubstring("unknown optimizer 'zzzzzz'; known: adamw, momentum\n"));
+}
+
 TEST_CASE("seven errors of one file in one report", "[experiment]") {
     CHECK(error("sede: 3\n"
                 "task:\n"

@@ -1,4 +1,4 @@
-// Two tasks and three mixers that exist in these tests only: this floor knows nothing of the real ones.
+// Two tasks, three mixers and two optimizers that exist in these tests only: this floor knows nothing of the real ones.
 #pragma once
 
 #include "config/spec.h"
@@ -74,6 +74,7 @@ inline palimpsest::Catalog catalog() {
     palimpsest::Catalog catalog;
     catalog.tasks = {"recall", "update"};
     catalog.mixers = {"conv", "delta", "softmax"};
+    catalog.optimizers = {"adamw", "momentum"};
     catalog.task_schema = [](const std::string& name) -> const palimpsest::AnySchema* {
         if (name == "recall") return &recall_schema();
         return name == "update" ? &update_schema() : nullptr;

@@ -52,7 +52,7 @@ TEST_CASE("what does not make another run", "[identity]") {
     CHECK(id(reordered) == same);
     for (const char* more :
          {"seed: 1\n", "name: other\n", "run: {device: cpu, threads: 7, log_every: 9, flush_seconds: 1, checkpoint_every: 3}\n",
-          "run: {device: cuda}\n", "train: {lr: 1e-3, steps: 1000, schedule: cosine, eval_batch: 5}\n",
+          "run: {device: cuda}\n", "train: {lr: 1e-3, steps: 1000, schedule: cosine, optimizer: adamw, eval_batch: 5}\n",
           "model: {width: 64, mixer: softmax, depth: 2, tied_head: true}\n", "model: {layers: [softmax, softmax]}\n",
           "mixers: {delta: {heads: 8}, conv: {kernel: 5}}\n", "mixers: {softmax: {heads: 1, chunk: 64}}\n",
           "data: {seed: 0, check_overlap: false}\n", "eval: {policies: false}\n", "mixers:\n"}) {
@@ -79,6 +79,7 @@ TEST_CASE("what makes another run", "[identity]") {
                                "train.lr=0.0010000000000000002",
                                "train.steps=999",
                                "train.beta2=0.99",
+                               "train.optimizer=momentum",
                                "train.non_finite=skip",
                                "model.width=65",
                                "model.depth=3",

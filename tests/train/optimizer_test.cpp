@@ -13,7 +13,7 @@
 #include "catch.h"
 
 using namespace palimpsest;
-using train::AdamW;
+using train::Optimizer;
 
 namespace {
 
@@ -79,6 +79,11 @@ TrainSpec options(double clip, DecayOn decay, NonFinite non_finite = NonFinite::
     return out;
 }
 
+std::unique_ptr<Optimizer> adamw_of(nn::Parameters& parameters, const std::vector<LaneValues>& lanes, const TrainSpec& spec,
+                                    Optimizer::Path path = Optimizer::Path::automatic) {
+    return train::make_optimizer(parameters, lanes, spec, path);
+}
+
 const at::Tensor& finite_loss(std::int64_t lanes) {
     static at::Tensor loss;
     loss = at::ones({lanes});
@@ -122,14 +127,14 @@ const Reference references[] = {
 }  // namespace
 
 TEST_CASE("twenty steps of AdamW are torch's", "[train][optimizer]") {
-    const AdamW::Path path = GENERATE(AdamW::Path::raw, AdamW::Path::tensor);
+    const Optimizer::Path path = GENERATE(Optimizer::Path::raw, Optimizer::Path::tensor);
     for (const Reference& reference : references) {
         Bench bench;
-        AdamW adamw(bench.parameters, {reference.values}, options(reference.clip, reference.decay), path);
+        const auto adamw = adamw_of(bench.parameters, {reference.values}, options(reference.clip, reference.decay), path);
         std::size_t row = 0;
         for (int t = 0; t < 20; ++t) {
             bench.set_gradients(t);
-            adamw.step(finite_loss(1), 1);
+            adamw->step(finite_loss(1), 1);
             if (t != 0 && t != 1 && t != 9 && t != 19) continue;
             const std::vector<float> values = bench.values(0);
             for (std::size_t i = 0; i < values.size(); ++i) {
@@ -142,15 +147,15 @@ TEST_CASE("twenty steps of AdamW are torch's", "[train][optimizer]") {
 }
 
 TEST_CASE("what weight_decay_on decays", "[train][optimizer]") {
-    for (const AdamW::Path path : {AdamW::Path::raw, AdamW::Path::tensor})
+    for (const Optimizer::Path path : {Optimizer::Path::raw, Optimizer::Path::tensor})
         for (const DecayOn on : {DecayOn::matrices, DecayOn::all}) {
             nn::Parameters parameters;
             parameters.declare("matrix", {4}, nn::InitRule::constant(1), nn::Decay::yes);
             parameters.declare("bias", {4}, nn::InitRule::constant(1), nn::Decay::no);
             parameters.declare("rate", {4}, nn::InitRule::constant(1), nn::Decay::never);
             parameters.allocate({1}, {1}, at::kCPU);
-            AdamW adam(parameters, {{1, 0.1, 0.5, 0.9, 0.999, 1}}, options(0, on), path);
-            adam.step(finite_loss(1), 1);  // no gradient: what changes has decayed
+            const auto adam = adamw_of(parameters, {{1, 0.1, 0.5, 0.9, 0.999, 1}}, options(0, on), path);
+            adam->step(finite_loss(1), 1);  // no gradient: what changes has decayed
             const auto value = [&](std::size_t i) { return parameters.leaf(i).detach().min().item<double>(); };
             CHECK(value(0) == Approx(0.95));
             CHECK(value(1) == Approx(on == DecayOn::all ? 0.95 : 1));
@@ -159,19 +164,20 @@ TEST_CASE("what weight_decay_on decays", "[train][optimizer]") {
 }
 
 TEST_CASE("clipping is by the norm over all parameters of the lane", "[train][optimizer]") {
-    const AdamW::Path path = GENERATE(AdamW::Path::raw, AdamW::Path::tensor);
+    const Optimizer::Path path = GENERATE(Optimizer::Path::raw, Optimizer::Path::tensor);
     Bench bench(2);
     bench.set_gradients(3);
-    AdamW adamw(bench.parameters, {LaneValues{}, LaneValues{}}, options(0.5, DecayOn::matrices), path);
+    const auto adamw = adamw_of(bench.parameters, {LaneValues{}, LaneValues{}}, options(0.5, DecayOn::matrices), path);
     double squares = 0;
     bench.each([&](std::int64_t lane, std::int64_t, std::int64_t, float&, float& gradient) {
         squares += lane == 0 ? gradient * gradient : 0;
     });
-    adamw.step(finite_loss(2), 1);
-    CHECK(adamw.gradient_norm()[0].item<double>() == Approx(std::sqrt(squares)).epsilon(1e-6));
-    CHECK(adamw.gradient_norm()[1].item<double>() == Approx(2 * std::sqrt(squares)).epsilon(1e-6));
+    adamw->step(finite_loss(2), 1);
+    CHECK(adamw->gradient_norm()[0].item<double>() == Approx(std::sqrt(squares)).epsilon(1e-6));
+    CHECK(adamw->gradient_norm()[1].item<double>() == Approx(2 * std::sqrt(squares)).epsilon(1e-6));
     // First moment after one step: (1 - beta1) g clip / (norm + 1e-6); both lanes are cut to the same norm.
-    const std::vector<float> first = lane_of(bench, adamw.first_moment(), 0), second = lane_of(bench, adamw.first_moment(), 1);
+    const std::vector<float> first = lane_of(bench, adamw->state("first_moment"), 0),
+                             second = lane_of(bench, adamw->state("first_moment"), 1);
     double norm = 0;
     for (std::size_t i = 0; i < first.size(); ++i) {
         norm += static_cast<double>(first[i]) * first[i];
@@ -183,13 +189,13 @@ TEST_CASE("clipping is by the norm over all parameters of the lane", "[train][op
 TEST_CASE("a lane of a pack is updated as it is alone", "[train][optimizer]") {
     const LaneValues one{1, 1e-2, 0.1, 0.9, 0.999, 1}, two{2, 3e-3, 0.3, 0.8, 0.95, 1};
     Bench pack(2), alone;
-    AdamW packed(pack.parameters, {one, two}, options(1, DecayOn::matrices)),
-        single(alone.parameters, {one}, options(1, DecayOn::matrices));
+    const auto packed = adamw_of(pack.parameters, {one, two}, options(1, DecayOn::matrices)),
+               single = adamw_of(alone.parameters, {one}, options(1, DecayOn::matrices));
     for (int t = 0; t < 10; ++t) {
         pack.set_gradients(t);
         alone.set_gradients(t);
-        packed.step(finite_loss(2), 0.7);
-        single.step(finite_loss(1), 0.7);
+        packed->step(finite_loss(2), 0.7);
+        single->step(finite_loss(1), 0.7);
     }
     CHECK(same_bytes(pack.values(0), alone.values(0)));
     CHECK_FALSE(same_bytes(pack.values(1), alone.values(0)));
@@ -204,25 +210,25 @@ TEST_CASE("AdamW's sums and updates are the same bits with one thread and with t
         parameters.declare("a", {490'001}, nn::InitRule::normal(1), nn::Decay::yes);
         parameters.allocate({5}, {1}, at::kCPU);
         parameters.gradients().copy_(parameters.values() * 0.3);
-        AdamW adamw(parameters, {{}}, options(1, DecayOn::matrices));
-        for (int t = 0; t < 3; ++t) adamw.step(finite_loss(1), 1);
+        const auto adamw = adamw_of(parameters, {{}}, options(1, DecayOn::matrices));
+        for (int t = 0; t < 3; ++t) adamw->step(finite_loss(1), 1);
         const float* values = parameters.values().data_ptr<float>();
         results.emplace_back(values, values + 490'001);
-        results.back().push_back(static_cast<float>(adamw.gradient_norm().item<double>()));
-        CHECK(adamw.updates().item<std::int64_t>() == 3);
+        results.back().push_back(static_cast<float>(adamw->gradient_norm().item<double>()));
+        CHECK(adamw->updates().item<std::int64_t>() == 3);
     }
     at::set_num_threads(before);
     CHECK(same_bytes(results[0], results[1]));
 }
 
 TEST_CASE("a lane that is not finite, or not live, keeps parameters and moments bit for bit", "[train][optimizer]") {
-    const AdamW::Path path = GENERATE(AdamW::Path::raw, AdamW::Path::tensor);
+    const Optimizer::Path path = GENERATE(Optimizer::Path::raw, Optimizer::Path::tensor);
     const NonFinite policy = GENERATE(NonFinite::stop, NonFinite::skip, NonFinite::warn);
     Bench bench(3);
-    AdamW adamw(bench.parameters, std::vector<LaneValues>(3), options(1, DecayOn::matrices, policy), path);
+    const auto adamw = adamw_of(bench.parameters, std::vector<LaneValues>(3), options(1, DecayOn::matrices, policy), path);
     bench.set_gradients(0);
-    adamw.step(finite_loss(3), 1);
-    adamw.live()[2].fill_(false);
+    adamw->step(finite_loss(3), 1);
+    adamw->live()[2].fill_(false);
 
     bench.set_gradients(1);
     const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
@@ -230,41 +236,86 @@ TEST_CASE("a lane that is not finite, or not live, keeps parameters and moments 
     std::vector<std::vector<float>> before, before_first, before_second;
     for (std::int64_t lane = 0; lane < 3; ++lane) {
         before.push_back(bench.values(lane));
-        before_first.push_back(lane_of(bench, adamw.first_moment(), lane));
-        before_second.push_back(lane_of(bench, adamw.second_moment(), lane));
+        before_first.push_back(lane_of(bench, adamw->state("first_moment"), lane));
+        before_second.push_back(lane_of(bench, adamw->state("second_moment"), lane));
     }
-    adamw.step(finite_loss(3), 1);
+    adamw->step(finite_loss(3), 1);
     for (const std::int64_t lane : {0, 2}) {
         const auto r = static_cast<std::size_t>(lane);
         CHECK(same_bytes(bench.values(lane), before[r]));
-        CHECK(same_bytes(lane_of(bench, adamw.first_moment(), lane), before_first[r]));
-        CHECK(same_bytes(lane_of(bench, adamw.second_moment(), lane), before_second[r]));
+        CHECK(same_bytes(lane_of(bench, adamw->state("first_moment"), lane), before_first[r]));
+        CHECK(same_bytes(lane_of(bench, adamw->state("second_moment"), lane), before_second[r]));
     }
     CHECK_FALSE(same_bytes(bench.values(1), before[1]));
-    CHECK(adamw.cause()[0].item<std::int64_t>() == train::Cause::first_gradient + 1);
-    CHECK(adamw.cause()[1].item<std::int64_t>() == train::Cause::none);
-    CHECK(adamw.skipped()[0].item<std::int64_t>() == 1);
-    CHECK(adamw.skipped()[2].item<std::int64_t>() == 0);
-    CHECK(adamw.updates()[0].item<std::int64_t>() == 1);
-    CHECK(adamw.updates()[1].item<std::int64_t>() == 2);
+    CHECK(adamw->cause()[0].item<std::int64_t>() == train::Cause::first_gradient + 1);
+    CHECK(adamw->cause()[1].item<std::int64_t>() == train::Cause::none);
+    CHECK(adamw->skipped()[0].item<std::int64_t>() == 1);
+    CHECK(adamw->skipped()[2].item<std::int64_t>() == 0);
+    CHECK(adamw->updates()[0].item<std::int64_t>() == 1);
+    CHECK(adamw->updates()[1].item<std::int64_t>() == 2);
 
     // The next step is finite: only a stopped lane stays where it is.
     bench.set_gradients(2);
-    adamw.step(finite_loss(3), 1);
+    adamw->step(finite_loss(3), 1);
     CHECK(same_bytes(bench.values(0), before[0]) == (policy == NonFinite::stop));
-    CHECK(adamw.updates()[0].item<std::int64_t>() == (policy == NonFinite::stop ? 1 : 2));
+    CHECK(adamw->updates()[0].item<std::int64_t>() == (policy == NonFinite::stop ? 1 : 2));
 }
 
 TEST_CASE("a loss that is not finite stops the update too", "[train][optimizer]") {
-    const AdamW::Path path = GENERATE(AdamW::Path::raw, AdamW::Path::tensor);
+    const Optimizer::Path path = GENERATE(Optimizer::Path::raw, Optimizer::Path::tensor);
     Bench bench;
     bench.set_gradients(0);
-    AdamW adamw(bench.parameters, {LaneValues{}}, options(1, DecayOn::matrices), path);
+    const auto adamw = adamw_of(bench.parameters, {LaneValues{}}, options(1, DecayOn::matrices), path);
     const std::vector<float> before = bench.values(0);
-    adamw.step(at::full({1}, std::numeric_limits<float>::quiet_NaN()), 1);
+    adamw->step(at::full({1}, std::numeric_limits<float>::quiet_NaN()), 1);
     CHECK(same_bytes(bench.values(0), before));
-    CHECK(adamw.cause()[0].item<std::int64_t>() == train::Cause::loss);
-    CHECK_FALSE(adamw.live()[0].item<bool>());
+    CHECK(adamw->cause()[0].item<std::int64_t>() == train::Cause::loss);
+    CHECK_FALSE(adamw->live()[0].item<bool>());
+}
+
+TEST_CASE("optimizers are made by name", "[train][optimizer]") {
+    CHECK(train::optimizer_names().front() == "adamw");
+    for (const std::string& name : train::optimizer_names()) {
+        INFO(name);
+        const train::OptimizerFacts& facts = train::optimizer_facts(name);
+        CHECK(facts.name == name);
+        CHECK_FALSE(facts.summary.empty());
+        CHECK_FALSE(facts.paper.empty());
+        Bench bench(2);
+        TrainSpec spec;
+        spec.optimizer = name;
+        const auto optimizer = train::make_optimizer(bench.parameters, std::vector<LaneValues>(2), spec);
+        std::vector<std::string> names;
+        for (const Optimizer::State& state : optimizer->states()) {
+            names.push_back(state.name);
+            CHECK(state.values.sizes() == bench.parameters.values().sizes());
+        }
+        CHECK(names == facts.states);
+    }
+    TrainSpec spec;
+    spec.optimizer = "adamv";
+    Bench bench;
+    CHECK_THROWS_WITH(train::make_optimizer(bench.parameters, {LaneValues{}}, spec),
+                      ContainsSubstring("unknown optimizer 'adamv'; did you mean 'adamw'?; known optimizers: adamw"));
+}
+
+TEST_CASE("an optimizer works in place, at addresses that stay", "[train][optimizer]") {
+    const Optimizer::Path path = GENERATE(Optimizer::Path::raw, Optimizer::Path::tensor);
+    Bench bench(2);
+    const auto adamw = adamw_of(bench.parameters, std::vector<LaneValues>(2), options(1, DecayOn::matrices), path);
+    const auto addresses = [&] {
+        std::vector<const void*> out = {adamw->live().data_ptr(),    adamw->updates().data_ptr(),
+                                        adamw->skipped().data_ptr(), adamw->gradient_norm().data_ptr(),
+                                        adamw->cause().data_ptr(),   bench.parameters.values().data_ptr()};
+        for (const Optimizer::State& state : adamw->states()) out.push_back(state.values.data_ptr());
+        return out;
+    };
+    const std::vector<const void*> before = addresses();
+    for (int t = 0; t < 3; ++t) {
+        bench.set_gradients(t);
+        adamw->step(finite_loss(2), 1);
+    }
+    CHECK(addresses() == before);
 }
 
 TEST_CASE("schedules", "[train][schedule]") {
