@@ -1,8 +1,9 @@
 #include "train/metric_window.h"
 
 #include "core/error.h"
-#include "train/optimizer.h"
+#include "train/step_outcome.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -10,13 +11,13 @@ namespace palimpsest::train {
 
 void MetricWindow::Open::add(const float* metrics) {
     ++to;
-    const bool updated = static_cast<std::int64_t>(metrics[Column::cause]) == Cause::none;
+    const bool updated = static_cast<std::int64_t>(metrics[train_metrics.size()]) == Cause::none;
     if (updated) {
         ++updates;
         if (recent.size() == recent_updates) recent.erase(recent.begin());
-        recent.push_back(metrics[Column::loss]);
+        recent.push_back(metrics[train_metric("loss")]);
     }
-    for (std::size_t i = 0; i < row_columns; ++i) {
+    for (std::size_t i = 0; i < train_metrics.size(); ++i) {
         const auto value = static_cast<double>(metrics[i]);
         if (train_metrics[i].reduce == Reduce::last) {
             totals[i] = value;
@@ -27,8 +28,8 @@ void MetricWindow::Open::add(const float* metrics) {
 }
 
 MetricWindow::Row MetricWindow::Open::row() const {
-    Row out{};
-    for (std::size_t i = 0; i < row_columns; ++i) {
+    Row out(train_metrics.size());
+    for (std::size_t i = 0; i < train_metrics.size(); ++i) {
         const bool mean = train_metrics[i].reduce == Reduce::mean;
         out[i] = !mean         ? static_cast<float>(totals[i])
                  : updates > 0 ? static_cast<float>(totals[i] / static_cast<double>(updates))
@@ -40,7 +41,7 @@ MetricWindow::Row MetricWindow::Open::row() const {
 void MetricWindow::Open::begin_row() {
     from = to;
     updates = 0;
-    totals = {};
+    std::fill(totals.begin(), totals.end(), 0.0);
 }
 
 double MetricWindow::Open::recent_loss() const {
@@ -50,9 +51,16 @@ double MetricWindow::Open::recent_loss() const {
 
 MetricWindow::MetricWindow(std::int64_t lanes, at::Device device, std::int64_t capacity)
     : buffer_(
-          at::zeros({capacity, lanes, static_cast<std::int64_t>(columns)}, at::TensorOptions().dtype(at::kFloat).device(device))),
+          at::zeros({capacity, lanes, static_cast<std::int64_t>(columns())}, at::TensorOptions().dtype(at::kFloat).device(device))),
       open_(static_cast<std::size_t>(lanes)),
       closed_(static_cast<std::size_t>(lanes)) {}
+
+void MetricWindow::put(const StepOutcome& step) {
+    std::vector<at::Tensor> by_lane;
+    for (const TrainMetric& metric : train_metrics) by_lane.push_back(metric.of(step).to(at::kFloat));
+    by_lane.push_back(step.optimizer.cause().to(at::kFloat));
+    put(at::stack(by_lane, 1));
+}
 
 void MetricWindow::put(const at::Tensor& metrics) {
     PALIMPSEST_ASSERT(!full(), "step {} finds the buffer full of {} steps", put_ + 1, buffer_.size(0));
@@ -67,10 +75,10 @@ void MetricWindow::take(const NotFinite& not_finite) {
     const float* metrics = read.const_data_ptr<float>();
     for (std::int64_t i = 0; i < steps; ++i) {
         const std::int64_t step = ++taken_;
-        for (std::size_t lane = 0; lane < open_.size(); ++lane, metrics += columns) {
+        for (std::size_t lane = 0; lane < open_.size(); ++lane, metrics += columns()) {
             if (closed_[lane]) continue;
             open_[lane].add(metrics);
-            if (const auto found = static_cast<std::int64_t>(metrics[Column::cause]); found != Cause::none)
+            if (const auto found = static_cast<std::int64_t>(metrics[train_metrics.size()]); found != Cause::none)
                 not_finite(step, lane, found);
         }
     }

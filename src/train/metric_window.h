@@ -4,28 +4,24 @@
 #pragma once
 
 #include "ops/tensor.h"
-#include "train/trainer.h"
+#include "train/train_metrics.h"
 
-#include <array>
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <vector>
 
 namespace palimpsest::train {
 
 class MetricWindow {
 public:
-    // What a step puts: the metrics of a training row in their order, then what was not finite (Cause).
-    enum Column : std::size_t { loss, accuracy, gradient_norm, lr, skipped, cause };
-    static constexpr std::size_t row_columns = std::size(train_metrics), columns = row_columns + 1;
-    static_assert(Column::cause == row_columns);
-    using Row = std::array<float, row_columns>;
+    // One number for each of train_metrics, in their order. A step puts these and then its Cause.
+    using Row = std::vector<float>;
+    static std::size_t columns() { return train_metrics.size() + 1; }
 
     // The steps of a lane since its last row. A mean's total is its sum over the updates made, a last value's the value itself.
     struct Open {
         std::int64_t from = 0, to = 0, updates = 0;  // from: the step of the last row
-        std::array<double, row_columns> totals{};
+        std::vector<double> totals = std::vector<double>(train_metrics.size());
         std::vector<float> recent;  // the losses of the last updates, rows or no rows; the newest is the last
 
         void add(const float* metrics);  // of step to + 1
@@ -38,8 +34,9 @@ public:
     static constexpr std::int64_t default_capacity = 256;
     MetricWindow(std::int64_t lanes, at::Device device, std::int64_t capacity = default_capacity);
 
-    // Metrics [R, columns] of the step after the last one. Reads nothing back. Not while full.
-    void put(const at::Tensor& metrics);
+    // The metrics of the step after the last one. Reads nothing back. Not while full.
+    void put(const StepOutcome& step);
+    void put(const at::Tensor& metrics);  // [R, columns]
     bool full() const { return put_ - taken_ == buffer_.size(0); }
     // Takes what was put. `not_finite` hears of every step of a lane that has a cause, in order, when the lane's window ends with
     // that step: it may take the row and close the lane.

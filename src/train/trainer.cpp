@@ -96,9 +96,7 @@ void Trainer::Impl::train_step(std::int64_t n) {
     const at::Tensor scores = logits.detach(), targets = batch.targets.unsqueeze(2), right = scores.gather(2, targets).squeeze(2);
     const at::Tensor correct = right > scores.scatter_(2, targets, -std::numeric_limits<double>::infinity()).amax(2);
     const at::Tensor accuracies = correct.view({correct.size(0), -1, batch.value_tokens}).all(2).to(at::kFloat).mean(1);
-    window.put(at::stack({losses.detach(), accuracies, optimizer->gradient_norm().to(at::kFloat), lane_lr * factor,
-                          optimizer->skipped().to(at::kFloat), optimizer->cause().to(at::kFloat)},
-                         1));
+    window.put(train::StepOutcome{losses.detach(), accuracies, lane_lr * factor, *optimizer});
     pace.made_step(batch.tokens.size(1) * batch.tokens.size(2));
     done(StepPart::metrics);
 }

@@ -5,6 +5,7 @@
 #include "config/spec.h"
 #include "train/lane_values.h"
 #include "train/operator_times.h"
+#include "train/train_metrics.h"
 
 #include <array>
 #include <atomic>
@@ -18,21 +19,6 @@
 
 namespace palimpsest {
 
-// The columns of a training row, in order. A row stands for the steps since the row before it: a mean is one over the updates made
-// among them (NaN over no update), the others are those of the last step.
-enum class Reduce { mean, last };
-struct TrainMetric {
-    const char *name, *units, *words;
-    Reduce reduce;
-};
-inline constexpr TrainMetric train_metrics[] = {
-    {"loss", "1", "training loss, mean over the steps since the row before", Reduce::mean},
-    {"accuracy", "1", "training accuracy, mean over the steps since the row before", Reduce::mean},
-    {"gradient_norm", "1", "norm of the gradient before clipping, mean since the row before", Reduce::mean},
-    {"lr", "1", "learning rate", Reduce::last},
-    {"skipped", "1", "updates skipped since the start of the run", Reduce::last},
-};
-
 struct EvalResult {
     std::int64_t step = 0;
     std::vector<std::int64_t> answers;             // [S, C]
@@ -40,6 +26,7 @@ struct EvalResult {
     double valid_accuracy = 0, test_accuracy = 0;  // by spec.eval.mean
 };
 
+// What a person who waits is shown: some metrics of the newest row.
 struct Progress {
     std::int64_t step = 0, steps = 0;
     double loss = 0, accuracy = 0, gradient_norm = 0, lr = 0;

@@ -6,9 +6,9 @@
 #include "train/data.h"
 #include "train/evaluate.h"
 #include "train/metric_window.h"
-#include "train/optimizer.h"
 #include "train/runtime.h"
 #include "train/schedule.h"
+#include "train/step_outcome.h"
 #include "train/trainer.h"
 
 #include <chrono>

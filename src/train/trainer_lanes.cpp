@@ -120,10 +120,10 @@ void Trainer::Impl::write_row(std::size_t lane) {
     progress.step = window.open(lane).to;
     progress.steps = data.order().steps();
     const train::MetricWindow::Row row = window.take_row(lane);
-    progress.loss = row[train::MetricWindow::loss];
-    progress.accuracy = row[train::MetricWindow::accuracy];
-    progress.gradient_norm = row[train::MetricWindow::gradient_norm];
-    progress.lr = row[train::MetricWindow::lr];
+    progress.loss = row[train_metric("loss")];
+    progress.accuracy = row[train_metric("accuracy")];
+    progress.gradient_norm = row[train_metric("gradient_norm")];
+    progress.lr = row[train_metric("lr")];
     progress.seconds_per_step = pace.lap_seconds_per_step();
     progress.tokens_per_second = pace.lap_tokens_per_second();
     tell(lane, [&](RunSink& sink) {

@@ -51,7 +51,7 @@ train::MetricWindow::Open open_window(const train::Checkpoint& checkpoint) {
     Window::Open out;
     if (checkpoint.format == 1) {
         const at::Tensor* steps = checkpoint.find("log/window");
-        const bool good = steps && steps->dim() == 2 && steps->size(1) == static_cast<std::int64_t>(Window::columns);
+        const bool good = steps && steps->dim() == 2 && steps->size(1) == static_cast<std::int64_t>(Window::columns());
         out.from = out.to = checkpoint.step - (good ? steps->size(0) : 0);
         while (out.to < checkpoint.step) out.add(steps->const_data_ptr<float>() + (out.to - out.from) * steps->size(1));
         return out;
@@ -162,7 +162,7 @@ void Trainer::Impl::check_identity(std::size_t lane, const train::Checkpoint& ch
         expected.emplace_back(std::string("counter/") + name, number(0));
     if (checkpoint.format > 1) {
         expected.emplace_back("log/steps", at::empty({2}, at::kLong));
-        expected.emplace_back("log/totals", at::empty({static_cast<std::int64_t>(train::MetricWindow::row_columns)}, at::kDouble));
+        expected.emplace_back("log/totals", at::empty({static_cast<std::int64_t>(train_metrics.size())}, at::kDouble));
     }
     std::vector<std::string> lines = train::differences(checkpoint, expected);
     const auto slices = static_cast<std::int64_t>(evaluator.slices().size());
