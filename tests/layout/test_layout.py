@@ -1,24 +1,26 @@
-"""The layout of the sources: who may include whom, what nvcc may see, how long a file may be, which files can be started, and no path of
-somebody's machine.
+"""The layout of the sources: who may include whom, no knots inside a floor, what nvcc may see, how long a file may be, which files can be
+started, and no path of somebody's machine.
 
-`check(root)` returns the violations as lines of text. The first test holds the real tree to it; the others plant one violation each in a
-small tree and expect exactly that one.
+`check(root)` returns the violations as lines of text. The first tests hold the real tree to it; the others plant one violation each in a
+small tree and expect exactly that one. Called with --graph it prints who needs whom inside the floors, with --graph --write into
+docs/design.md.
 """
 
 import os
 import pathlib
 import re
-import subprocess
+import sys
 import tempfile
 import unittest
 
+import graph
+from tree import SOURCES, git, includes, sources, text_files
+
 FLOORS = ["core", "config", "task", "store", "ops", "nn", "mixers", "model", "train", "sweep", "cli"]
 TORCH_FREE = {"core", "config", "task", "store"}
-SOURCES = {".cpp", ".h", ".cu", ".cuh"}
 DEVICE_HEADERS = ["src/core/platform.h", "src/core/philox.h", "src/task/sinks.h", "src/task/events.h"]
 LONGEST_FILE = 500
 
-INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|torchgen)/")
 # Whole-library headers cost 12 to 22 s a file; ops/tensor.h is there instead.
 COSTLY = {"torch/torch.h", "torch/all.h", "torch/extension.h", "ATen/ATen.h"}
@@ -27,33 +29,6 @@ HOST_LIBRARIES = re.compile(r"^(torch|ATen|c10|caffe2|fmt|spdlog|yaml-cpp|nlohma
 # Written in pieces, so that this file does not contain them.
 MACHINE_PATHS = re.compile("/" + r"(root|work|home/\w+|Users/\w+)" + "/" + r"[\w.]")
 REGISTRY_HOSTS = re.compile("(files" + r"\.)?pypi?\." + "(org|python|hosted)|deb" + r"\.debian\." + "org", re.IGNORECASE)
-
-
-def sources(root, *folders):
-    for folder in folders:
-        for path in sorted((root / folder).rglob("*")):
-            if path.is_file() and path.suffix in SOURCES:
-                yield path
-
-
-def includes(path, for_device=False):
-    """(line number, is quoted, name) of each include; for the device, without what stands under `#ifndef __CUDACC__`."""
-    skipping = []  # one flag for each open #if
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        directive = re.match(r"^\s*#\s*(ifdef|ifndef|if|else|elif|endif)\b\s*(.*)", line)
-        if directive:
-            word, rest = directive.groups()
-            about_device = "__CUDACC__" in rest
-            if word in ("if", "ifdef", "ifndef"):
-                hidden = for_device and about_device and (word == "ifndef" or rest.replace(" ", "").startswith("!defined"))
-                skipping.append([hidden, about_device])
-            elif word in ("else", "elif") and skipping:
-                skipping[-1][0] = for_device and skipping[-1][1] and not skipping[-1][0]
-            elif word == "endif" and skipping:
-                skipping.pop()
-        found = INCLUDE.match(line)
-        if found and not any(hidden for hidden, _ in skipping):
-            yield number, found.group(1) == '"', found.group(2)
 
 
 def floor_violations(root):
@@ -103,24 +78,6 @@ def device_violations(root):
                 starts.append(root / "src" / header)
 
 
-def git(root, *arguments):
-    """Also in a checkout that somebody else owns, which git refuses otherwise."""
-    return subprocess.run(["git", "-c", "safe.directory=*", *arguments], cwd=root, capture_output=True)
-
-
-def text_files(root):
-    listed = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if listed.returncode == 0 and listed.stdout:
-        paths = [root / name for name in listed.stdout.decode().split("\0") if name]
-    else:  # an archive of the sources has no git
-        paths = [path for path in root.rglob("*") if not {"build", "results", ".git"} & set(path.relative_to(root).parts)]
-    for path in sorted(paths):
-        if path.is_file() and not path.is_symlink():
-            content = path.read_bytes()
-            if b"\0" not in content[:8000]:
-                yield path, content.decode("utf-8", errors="replace")
-
-
 def text_violations(root):
     for path, text in text_files(root):
         name = path.relative_to(root).as_posix()
@@ -146,27 +103,46 @@ def mode_violations(root):
             yield f"{name}: may be started but does not begin with #!: chmod -x {name}"
 
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RENEW = "python3 tests/layout/test_layout.py --graph --write"
+
+
+def graph_violations(root):
+    """docs/design.md holds the graph as the sources say."""
+    text = (root / "docs/design.md").read_text(encoding="utf-8") if (root / "docs/design.md").exists() else ""
+    if graph.BEGIN not in text:
+        yield f"docs/design.md: holds no {graph.BEGIN.strip()}"
+    elif graph.put(text, graph.text(root, FLOORS)) != text:
+        yield f"docs/design.md: its graph of the floors is not that of the sources: {RENEW}"
+
+
 def check(root):
     return [*floor_violations(root), *device_violations(root), *text_violations(root), *mode_violations(root)]
 
 
 class TheTree(unittest.TestCase):
-    def test_keeps_the_rules(self):
-        root = pathlib.Path(__file__).resolve().parents[2]
-        self.assertTrue((root / "src/core/error.h").exists())
-        violations = check(root)
+    def hold(self, violations):
+        self.assertTrue((ROOT / "src/core/error.h").exists())
+        violations = [*violations]
         self.assertEqual(violations, [], "\n" + "\n".join(violations))
 
+    def test_keeps_the_rules(self):
+        self.hold(check(ROOT))
+
+    def test_no_knots_inside_a_floor(self):
+        self.hold(graph.knot_violations(ROOT))
+
+    def test_the_document_shows_the_floors_as_they_are(self):
+        self.hold(graph_violations(ROOT))
+
     def test_the_citation_names_the_version(self):
-        root = pathlib.Path(__file__).resolve().parents[2]
-        built = re.search(r"project\(palimpsest VERSION ([\d.]+)", (root / "CMakeLists.txt").read_text()).group(1)
-        cited = re.search(r"^version: (.*)$", (root / "CITATION.cff").read_text(), re.MULTILINE).group(1)
+        built = re.search(r"project\(palimpsest VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
+        cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE).group(1)
         self.assertEqual(cited, built)
 
     def test_line_ends_are_those_of_unix_in_every_checkout(self):
-        root = pathlib.Path(__file__).resolve().parents[2]
         with tempfile.TemporaryDirectory() as folder:
-            written = git(root, "-c", "core.autocrlf=true", "checkout-index", "--all", f"--prefix={folder}/")
+            written = git(ROOT, "-c", "core.autocrlf=true", "checkout-index", "--all", f"--prefix={folder}/")
             if written.returncode != 0:
                 self.skipTest("an archive of the sources has no index")
             checked_out = [*text_files(pathlib.Path(folder))]
@@ -255,5 +231,66 @@ class Planted(unittest.TestCase):
                          f"scripts/x.sh:1: names a machine or a host: {host}")
 
 
+class Knots(unittest.TestCase):
+    """The graph inside a floor, in small trees: {file below src/x: what it includes of its floor}."""
+
+    def planted(self, files, judge):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, included in files.items():
+                (root / "src/store" / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / "src/store" / name).write_text("".join(f'#include "store/{header}"\n' for header in included.split()))
+            return judge(root)
+
+    def assert_knots(self, files, *expected):
+        self.assertEqual(self.planted(files, lambda root: [*graph.knot_violations(root)]), [f"src/store: {each}" for each in expected])
+
+    def test_none(self):
+        self.assert_knots({"a.h": "", "a.cpp": "a.h", "b.h": "a.h", "b.cpp": "b.h a.h", "verb.cpp": "a.h b.h"})
+
+    def test_headers_that_include_each_other(self):
+        self.assert_knots({"a.h": "c.h", "b.h": "a.h", "c.h": "b.h"}, "a -> c -> b -> a")
+
+    def test_through_the_file_of_a_header(self):
+        for suffix in ("cpp", "cu"):
+            self.assert_knots({"a.h": "", f"a.{suffix}": "a.h b.h", "b.h": "a.h"}, "a -> b -> a")
+
+    def test_through_a_further_file_of_a_header(self):
+        self.assert_knots({"a.h": "", "a_more.cpp": "a.h b.h", "b.h": "a.h"}, "a -> b -> a")
+        self.assert_knots({"a.h": "", "a_impl.h": "a.h b.h", "b.h": "a.h"}, "a -> b -> a")
+        self.assert_knots({"run_file.h": "", "run_reader.cpp": "run_file.h b.h", "b.h": "run_file.h"}, "b -> run_file -> b")
+
+    def test_a_header_of_a_longer_name_stands_alone(self):
+        self.assert_knots({"a.h": "", "a.cpp": "a.h", "a_more.h": "a.h", "a_more.cpp": "a_more.h", "b.h": "a_more.h"})
+
+    def test_each_of_two_and_those_in_folders(self):
+        self.assert_knots({"a.h": "b.h", "b.h": "", "b.cpp": "b.h a.h cuda/k.h", "cuda/k.h": "b.h"}, "a -> b -> a", "b -> cuda/k -> b")
+
+    def test_the_graph_as_text(self):
+        files = {"a.h": "", "a.cpp": "a.h c.h", "b.h": "a.h c.h", "c.h": "", "verb.cpp": "b.h a.h"}
+        shown = self.planted(files, lambda root: graph.text(root, ["core", "store"]))
+        self.assertEqual(shown, "store\n  a: c\n  b: a c\n  verb: a b\n  on their own: c")
+
+    def test_a_document_that_is_behind(self):
+        def judge(root):
+            said = []
+            (root / "docs").mkdir()
+            for text in ("# Design\n", f"# Design\n{graph.BEGIN}old\n{graph.END}after\n"):
+                (root / "docs/design.md").write_text(text)
+                said += graph_violations(root)
+            graph.write(root, FLOORS)
+            return [*said, *graph_violations(root), (root / "docs/design.md").read_text()]
+
+        self.assertEqual(self.planted({"a.h": "b.h", "b.h": ""}, judge), [
+            "docs/design.md: holds no <!-- graph -->",
+            "docs/design.md: its graph of the floors is not that of the sources: " + RENEW,
+            f"# Design\n{graph.BEGIN}```\nstore\n  a: b\n  on their own: b\n```\n{graph.END}after\n"])
+
+
 if __name__ == "__main__":
-    unittest.main()
+    if sys.argv[1:] == ["--graph"]:
+        print(graph.text(ROOT, FLOORS))
+    elif sys.argv[1:] == ["--graph", "--write"]:
+        graph.write(ROOT, FLOORS)
+    else:
+        unittest.main()
