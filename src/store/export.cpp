@@ -137,10 +137,10 @@ bool add_evals(Writer& writer, const RunRecord& record, const Cells& run_cells, 
             const Slice& slice = record.slices[counts.slice];
             std::int64_t all = 0;
             for (const std::int64_t count : counts.answers) all += count;
-            const auto count_of = [&](const std::string& name) -> std::optional<std::int64_t> {
+            const auto count_of = [&, &answers = counts.answers](const std::string& name) -> std::optional<std::int64_t> {
                 const auto found = std::find(record.answer_classes.begin(), record.answer_classes.end(), name);
                 if (found == record.answer_classes.end()) return std::nullopt;
-                return counts.answers[static_cast<std::size_t>(found - record.answer_classes.begin())];
+                return answers[static_cast<std::size_t>(found - record.answer_classes.begin())];
             };
             const auto share = [&](double sum) { return all > 0 ? cell(sum / static_cast<double>(all)) : Cell{}; };
             Cells row = run_cells;

@@ -16,11 +16,11 @@
 namespace palimpsest::hdf5 {
 namespace {
 
-constexpr std::size_t chunk_limit = 64 * 1024;  // bytes; wide rows get fewer than 1024 a chunk
+constexpr std::size_t chunk_limit = std::size_t{64} * 1024;  // bytes; wide rows get fewer than 1024 a chunk
 constexpr hsize_t chunk_rows = 1024, text_chunk_rows = 64;
 constexpr unsigned deflate_level = 4;
-constexpr std::size_t long_text = 60 * 1024;  // some writers and readers refuse attributes beyond 64 KB
-constexpr std::size_t memory_growth = 256 * 1024;
+constexpr std::size_t long_text = std::size_t{60} * 1024;  // some writers and readers refuse attributes beyond 64 KB
+constexpr std::size_t memory_growth = std::size_t{256} * 1024;
 
 std::recursive_mutex& library_mutex() {
     static std::recursive_mutex mutex;

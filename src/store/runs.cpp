@@ -307,9 +307,10 @@ Copies find_copies(const std::vector<CollectedRun>& runs) {
     for (const auto& [id, same] : by_id) {
         if (same.size() < 2) continue;
         if (copies.runs++ == 0) copies = {1, 0, id, same[0]->run.folder, same[1]->run.folder};
-        copies.different +=
-            std::all_of(same.begin(), same.end(), [&](const auto* run) { return same_results(same[0]->record, run->record); }) ? 0
-                                                                                                                               : 1;
+        copies.different += std::all_of(same.begin(), same.end(),
+                                        [&first = *same[0]](const auto* run) { return same_results(first.record, run->record); })
+                                ? 0
+                                : 1;
     }
     return copies;
 }
