@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
-# Finds or installs what the build needs, and writes build/setup.env, which the other scripts and CMake read:
+# scripts/setup.sh [--gates]: finds or installs what the build needs, and writes build/setup.env, which other scripts and CMake read:
 #   PALIMPSEST_TORCH   LibTorch: what you set; else the torch of python3 on PATH (2.5 or later); else a shared virtual environment
 #   PALIMPSEST_PYTHON  Python with numpy, h5py, matplotlib, xarray, netCDF4 (plots and tests): likewise
 #   PALIMPSEST_PREFIX  the active conda environment where it holds all libraries and the system does not; else empty
 # The virtual environment lies under ${XDG_CACHE_HOME:-~/.cache}/palimpsest and serves every checkout. With a CUDA compiler of the right
 # version it gets all of torch's CUDA packages (4.7 GB), otherwise what the CPU needs (1.3 GB); PALIMPSEST_CUDA=OFF asks for the latter.
+# With --gates also clang-format and clang-tidy of one version, for scripts/test.sh: those of PATH, else in the virtual environment (90 MB).
 # A second call installs nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+with_gates=''
+case ${1:-} in
+    "") ;;
+    --gates) with_gates=yes ;;
+    *) echo "usage: scripts/setup.sh [--gates]" >&2 && exit 2 ;;
+esac
+
 torch_version=2.11.0
 torch_cuda=13
 torch_minimal=("torch==$torch_version" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
+gates_version=14.0.6
 python_packages=(numpy h5py matplotlib xarray netCDF4)
 system=(/usr /usr/local)
 libraries=( # Debian's name, conda-forge's, header or headers of which one is enough
@@ -188,6 +197,9 @@ else
     fi
 fi
 
+# Whether a tool of the gates is the version that the sources are held to (tests/layout/tools.py looks at the same places).
+right_tool() { [[ $("$1" --version 2>/dev/null || true) == *"version ${gates_version%%.*}."* ]]; }
+
 # What the virtual environment has to hold, one word each; a file .holds/WORD says that it does.
 groups=()
 if [[ -z $python ]]; then
@@ -204,6 +216,11 @@ if [[ -z $torch ]]; then
         groups+=("torch-$torch_version-cuda")
     fi
 fi
+if [[ -n $with_gates ]]; then
+    for tool in clang-format clang-tidy; do
+        right_tool $tool || right_tool "$tool-${gates_version%%.*}" || groups+=("$tool-$gates_version")
+    done
+fi
 
 pip_install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-cache-dir "$@"; }
 holds() { [[ -e $venv/.holds/$1 || ($1 == *-cpu && -e $venv/.holds/${1%-cpu}-cuda) ]]; }
@@ -211,6 +228,7 @@ holds() { [[ -e $venv/.holds/$1 || ($1 == *-cpu && -e $venv/.holds/${1%-cpu}-cud
 fault_in_venv() {
     case $1 in
         python) import_fault "$venv/bin/python" "${python_packages[@]}" ;;
+        clang-*) right_tool "$venv/bin/${1%-*}" || say "it is not of this version" ;;
         *) torch_fault "$(module_folder "$venv/bin/python" torch)" ;;
     esac
 }
@@ -222,6 +240,9 @@ whole() {
         if holds "$group" && [[ -n $(fault_in_venv "$group") ]]; then return 1; fi
     done
 }
+
+# Without a gate's tool everything can be built and the gate alone fails.
+lacks() { if [[ $1 == clang-* ]]; then say "Going on without: $2"; else die "$2"; fi; }
 
 fill_venv() {
     if ! whole; then # nobody knows what is missing then
@@ -241,11 +262,13 @@ fill_venv() {
         holds "$group" && continue
         case $group in
             python) say "Installing for Python: ${python_packages[*]}" && pip_install "${python_packages[@]}" ;;
+            # Never from source, which is all of LLVM.
+            clang-*) say "Installing ${group%-*} ${group##*-}" && pip_install --only-binary=:all: "${group%-*}==${group##*-}" ;;
             *-cpu) say "Installing LibTorch $torch_version for the CPU (1.3 GB)" && pip_install --no-deps "${torch_minimal[@]}" ;;
             *-cuda) say "Installing LibTorch $torch_version with CUDA (4.7 GB)" && pip_install "torch==$torch_version" ;;
-        esac || die "pip could not install $group into $venv"
+        esac || { lacks "$group" "pip could not install $group into $venv"; continue; }
         fault=$(fault_in_venv "$group")
-        [[ -z $fault ]] || die "pip installed $group into $venv, but it cannot be used: $fault"
+        [[ -z $fault ]] || { lacks "$group" "pip installed $group into $venv, but it cannot be used: $fault"; continue; }
         touch "$venv/.holds/$group"
     done
     rm "$venv/.filling"

@@ -30,7 +30,12 @@ case "$*" in
     "-m pip "*)
         echo "pip $*" >>'{log}'
         for name in $(compgen -e PIP_); do echo "$name=${{!name}}" >>'{log}'; done
-        case "$*" in *torch*) cp -r '{root}/wheels/torch' "$site" ;; *) cp -r '{root}'/wheels/modules/* "$site" ;; esac
+        case "$*" in
+            *clang*)
+                tool=${{@: -1}} && tool=${{tool%==*}}
+                [[ -e '{root}/wheels/'$tool ]] && cp '{root}/wheels/'$tool "$site/../bin" && exit ;;
+        esac
+        case "$*" in *clang*) exit 1 ;; *torch*) cp -r '{root}/wheels/torch' "$site" ;; *) cp -r '{root}'/wheels/modules/* "$site" ;; esac
         exit ;;
 esac
 PYTHONPATH=${{PYTHONPATH:+$PYTHONPATH:}}$site exec '{python}' -S -B "$@"
@@ -100,9 +105,9 @@ class Setup(unittest.TestCase):
         self.write(f"{folder}/lib/libc10.so", abi + "\n")
         return self.root / folder
 
-    def call(self, expected=0, **environment):
+    def call(self, expected=0, *options, **environment):
         """What was said on both streams, without the last two lines where all went well."""
-        done = subprocess.run([self.script], env={"PATH": str(self.root / "bin"), "HOME": str(self.root), **environment}, text=True,
+        done = subprocess.run([self.script, *options], env={"PATH": str(self.root / "bin"), "HOME": str(self.root), **environment}, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         self.assertEqual(done.returncode, expected, done.stdout)
         lines = done.stdout.splitlines()
@@ -305,6 +310,53 @@ class Modules(Setup):
         unlocked = f"Files in {self.root}/.cache/palimpsest cannot be locked: no other set-up must run beside this one"
         self.assertEqual(said, ["flock: 9: Function not implemented", unlocked, self.PYTHON, self.TORCH])
         self.assert_found(self.venv("site/torch"), self.venv("bin/python"))
+
+
+class Gates(Setup):
+    """clang-format and clang-tidy, which only who runs the tests needs."""
+
+    TOOLS = "clang-format", "clang-tidy"
+    INSTALLED = [f"Installing {tool} 14.0.6" for tool in TOOLS]
+
+    def setUp(self):
+        super().setUp()
+        self.modules()
+        self.torch("site/torch")
+        for tool in self.TOOLS:
+            self.wheel(tool)
+
+    def wheel(self, tool, version="14.0.6"):
+        self.write(f"wheels/{tool}", f"#!{shutil.which('bash')}\necho 'LLVM version {version}'\n", 0o755)
+
+    def test_only_who_asks_gets_them_and_once(self):
+        self.assertEqual(self.call(), [])
+        self.assertEqual(self.call(0, "--gates"), self.INSTALLED)
+        self.assertEqual([line.split()[-2:] for line in self.calls("pip")], [["--only-binary=:all:", f"{tool}==14.0.6"] for tool in self.TOOLS])
+        self.assertEqual(self.call(0, "--gates"), [])
+        self.assert_found(self.site / "torch", self.root / "bin/python3")
+
+    def test_those_on_the_path_count_in_their_version(self):
+        self.tool("clang-format", "echo Debian clang-format version 14.0.0")
+        self.tool("clang-tidy", "echo LLVM version 19.1.7")
+        self.assertEqual(self.call(0, "--gates"), self.INSTALLED[1:])
+        shutil.rmtree(self.root / ".cache")
+        self.tool("clang-tidy-14", "echo LLVM version 14.0.6")
+        self.assertEqual(self.call(0, "--gates"), [])
+
+    def test_one_that_cannot_be_had_stops_nothing(self):
+        venv = self.root / ".cache/palimpsest/venv"
+        (self.root / "wheels/clang-format").unlink()
+        self.wheel("clang-tidy", "15.0.0")
+        for _ in range(2):
+            self.assertEqual(self.call(0, "--gates"), [
+                self.INSTALLED[0], f"Going on without: pip could not install clang-format-14.0.6 into {venv}", self.INSTALLED[1],
+                f"Going on without: pip installed clang-tidy-14.0.6 into {venv}, but it cannot be used: it is not of this version"])
+        self.wheel("clang-format")
+        self.wheel("clang-tidy")
+        self.assertEqual(self.call(0, "--gates"), self.INSTALLED)
+
+    def test_another_option_is_an_error(self):
+        self.assertEqual(self.call(2, "--gate"), ["usage: scripts/setup.sh [--gates]"])
 
 
 class Quoting(Setup):
