@@ -10,6 +10,7 @@ case ${1:-} in
 esac
 
 scripts/build.sh release
+scripts/setup.sh --gates | sed '/^LibTorch \|^Python: /d' || echo 'Going on without the tools of the tests format and lint'
 printf 'Set-up and build took %d s.\n' $SECONDS
 # Tests over ATen bring threads of their own and say so (PROCESSORS); the others run two at a time.
 exec ctest --test-dir build/release --output-on-failure --parallel 2 --no-tests=error "${selection[@]}"
