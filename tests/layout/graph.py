@@ -16,12 +16,12 @@ BEGIN, END = "<!-- graph -->\n", "<!-- /graph -->\n"
 
 def component_of(floor, name, headers):
     """`name` and `headers`: paths below the floor, without suffix."""
-    owner = ELSEWHERE.get(f"{floor}/{name}")
-    if owner in headers:
-        return owner
     if name in headers:
         base = name.removesuffix("_impl")
         return base if base in headers else name
+    owner = ELSEWHERE.get(f"{floor}/{name}")
+    if owner in headers:
+        return owner
     stem = name
     while "_" in stem.rsplit("/", 1)[-1]:
         stem = stem.rsplit("_", 1)[0]

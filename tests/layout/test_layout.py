@@ -259,6 +259,7 @@ class Knots(unittest.TestCase):
         self.assert_knots({"a.h": "", "a_more.cpp": "a.h b.h", "b.h": "a.h"}, "a -> b -> a")
         self.assert_knots({"a.h": "", "a_impl.h": "a.h b.h", "b.h": "a.h"}, "a -> b -> a")
         self.assert_knots({"run_file.h": "", "run_reader.cpp": "run_file.h b.h", "b.h": "run_file.h"}, "b -> run_file -> b")
+        self.assert_knots({"run_file.h": "", "run_reader.h": "run_file.h b.h", "b.h": "run_file.h"})
 
     def test_a_header_of_a_longer_name_stands_alone(self):
         self.assert_knots({"a.h": "", "a.cpp": "a.h", "a_more.h": "a.h", "a_more.cpp": "a_more.h", "b.h": "a_more.h"})
