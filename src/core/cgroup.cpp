@@ -24,7 +24,7 @@ double smallest_limit(const std::string& groups, const std::string& root, std::s
     double smallest = 0;
     std::istringstream lines(groups);
     for (std::string line; std::getline(lines, line);) {
-        // "0::/group" in version 2; "4:cpu,cpuacct:/group" in version 1.
+        // A line reads "0::/group" in version 2 and "4:cpu,cpuacct:/group" in version 1.
         const std::size_t first = line.find(':'), second = line.find(':', first + 1);
         if (first == std::string::npos || second == std::string::npos || line.size() == second + 1 || line[second + 1] != '/')
             continue;

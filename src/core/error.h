@@ -10,19 +10,20 @@
 
 namespace palimpsest {
 
-// What the program returns to the shell; documented in `palimpsest --help`.
+// An `ExitCode` is what the program returns to the shell. `palimpsest --help` documents the values.
 enum class ExitCode : int {
     ok = 0,
     run_failed = 1,     // a run failed
     usage = 2,          // bad command line or config; nothing was started
-    sweep_partial = 3,  // a sweep finished, some of its runs failed
+    sweep_partial = 3,  // a sweep finished, but some of its runs failed
     check_failed = 4,   // a result check failed
-    requeue = 75,       // stopped for pre-emption, please start again
+    requeue = 75,       // stopped for pre-emption; start the same command again
     interrupted = 130,  // SIGINT
     terminated = 143,   // SIGTERM
 };
 
-// Somebody outside this program can mend it: says what was wrong, where, and what would be right.
+// An `Error` is a mistake that somebody outside this program can mend. Its message says what was wrong, where,
+// and what would be right.
 class Error : public std::runtime_error {
 public:
     Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -37,7 +38,7 @@ template <class... Args>
     throw Error(code, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Our mistake. Thrown, not aborted, so that a run's files are closed on the way out.
+// An `InternalError` is our mistake. It is thrown rather than aborting, so that a run's files are closed on the way out.
 class InternalError : public std::logic_error {
 public:
     using std::logic_error::logic_error;
@@ -49,7 +50,8 @@ public:
 
 }  // namespace palimpsest
 
-// PALIMPSEST_ASSERT(rows == columns, "rows {}, columns {}", rows, columns)
+// Throws an InternalError with the values where the condition is false: PALIMPSEST_ASSERT(rows == columns, "rows {},
+// columns {}", rows, columns).
 #define PALIMPSEST_ASSERT(condition, ...)                                                                             \
     do {                                                                                                              \
         if (!(condition)) ::palimpsest::assertion_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \

@@ -32,7 +32,7 @@ std::string parent_of(const std::string& path) {
     return parent.empty() ? "." : parent;
 }
 
-// What a file system answers to a request that it does not know.
+// These are the errors of a file system that does not know the request.
 bool is_unknown_request(int error) { return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == EBADF; }
 
 int rename_exclusive(const char* from, const char* to) { return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE); }
@@ -46,7 +46,7 @@ std::vector<std::string> list(const std::string& folder, bool folders) {
     std::error_code error;
     std::vector<std::string> names;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-        std::error_code vanished;  // an entry removed meanwhile is no error
+        std::error_code vanished;  // an entry that vanished meanwhile is no error
         const bool wanted = folders ? entry->is_directory(vanished) : entry->is_regular_file(vanished);
         std::string name = entry->path().filename().string();
         if (wanted && name.find(temporary_mark) == std::string::npos) names.push_back(std::move(name));
@@ -65,7 +65,7 @@ std::string read_file(const std::string& path, std::size_t most) {
     char buffer[1 << 14];
     while (const std::size_t size = std::fread(buffer, 1, std::min(sizeof buffer, most - content.size()), file.get()))
         content.append(buffer, size);
-    if (std::ferror(file.get()) != 0) cannot("read", path, errno);  // a folder opens, and fails here
+    if (std::ferror(file.get()) != 0) cannot("read", path, errno);  // opening a folder succeeds, reading it fails here
     return content;
 }
 
@@ -74,7 +74,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     do {
         temporary_ = fmt::format("{}{}{}-{}", path_, temporary_mark, ::getpid(), count++);
         descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    } while (descriptor_ < 0 && errno == EEXIST);  // left by a killed process that had our number
+    } while (descriptor_ < 0 && errno == EEXIST);  // the name may be left from a killed process with the same number
     if (descriptor_ < 0) cannot("write", path_, errno);
     exists_ = true;
 }
@@ -119,14 +119,14 @@ bool AtomicFile::commit_if_absent() {
 bool AtomicFile::take_name() {
     const ExclusiveCalls& calls = exclusive_calls();
     if (calls.link(temporary_.c_str(), path_.c_str()) == 0) return true;
-    // A network file system may lose the answer of a link that it made, and find its own work when it asks again.
+    // A network file system may lose the answer of a link that it made, and find its own link when it asks again.
     if (errno == EEXIST) return is_same_file(temporary_, path_);
     if (calls.rename(temporary_.c_str(), path_.c_str()) == 0) {
         exists_ = false;
         return true;
     }
     if (errno == EEXIST) return false;
-    // What every file system has: an empty file that only one can make. Ours replaces it.
+    // Every file system can make an empty file exclusively. The complete file then replaces it.
     const int placeholder = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (placeholder < 0 && errno == EEXIST) return false;
     if (placeholder < 0) cannot("create", path_, errno);
@@ -199,7 +199,7 @@ void sync_folder(const std::string& folder) {
     const int result = ::fsync(descriptor);
     const int error = errno;
     ::close(descriptor);
-    // Some file systems cannot sync a folder; they offer nothing better.
+    // Some file systems cannot sync a folder and offer nothing better.
     if (result != 0 && !is_unknown_request(error)) cannot("write", folder, error);
 }
 

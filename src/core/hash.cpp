@@ -1,4 +1,4 @@
-// SHA-256 as in FIPS 180-4. Our own, since it is short and the machines with a GPU often have no OpenSSL headers.
+// SHA-256 as in FIPS 180-4. It is written here because it is short, and machines with a GPU often have no OpenSSL headers.
 #include "core/hash.h"
 
 #include "core/error.h"

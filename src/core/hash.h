@@ -26,11 +26,11 @@ private:
 };
 
 std::string sha256_hex(std::string_view text);
-std::string sha256_file(const std::string& path);  // streamed; Error naming path and reason when it cannot be read
+std::string sha256_file(const std::string& path);  // reads in pieces; throws an Error with path and reason where reading fails
 
 constexpr std::uint64_t fnv1a_start = 0xcbf29ce484222325ull;
 std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = fnv1a_start);
-// No default: fnv1a("text", hash) would take the hash for a size.
+// The hash has no default here, since fnv1a("text", hash) would take the hash for a size.
 std::uint64_t fnv1a(const void* data, std::size_t size, std::uint64_t hash);
 
 }  // namespace palimpsest

@@ -27,7 +27,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
     return spdlog::level::info;
 }
 
-// At most `width` code points.
+// Returns at most `width` code points of the text.
 std::string_view cut(std::string_view text, std::size_t width) {
     std::size_t end = 0, used = 0;
     while (end < text.size()) {
@@ -42,7 +42,7 @@ class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
 public:
     ConsoleSink(Terminal terminal, std::FILE* stream) : terminal_(terminal), stream_(stream) {}
 
-    // One less than the terminal has: some of them begin a new line as soon as the last column is written.
+    // Returns one column less than the terminal has, because some terminals begin a new line once the last column is written.
     std::size_t width() const { return terminal_.live ? static_cast<std::size_t>(std::max(terminal_.width - 1, 1)) : 0; }
 
     bool show(std::string_view text) {
@@ -92,7 +92,7 @@ private:
     std::string live_;
 };
 
-// Console and run logs behind one logger. The run logs outlive a restart of the console.
+// The console and the run logs share one logger. The run logs outlive a restart of the console.
 struct Logs {
     std::shared_ptr<spdlog::sinks::dist_sink_mt> sinks = std::make_shared<spdlog::sinks::dist_sink_mt>();
     std::shared_ptr<ConsoleSink> console;

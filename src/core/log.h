@@ -1,5 +1,5 @@
-// Messages for people, on stderr and in the log of each run. Nothing is printed before start_log: the library is silent by itself.
-// One live line at the bottom of a terminal shares the messages' lock, so that neither tears the other.
+// Messages for people, on stderr and in the log of each run. The library prints nothing before start_log. One live line at the
+// bottom of a terminal shares the messages' lock, so that neither tears the other.
 #pragma once
 
 #include "core/error.h"
@@ -13,18 +13,18 @@ namespace palimpsest {
 
 enum class LogLevel { debug, info, warning, error };
 
-// What may be sent to a terminal besides plain lines.
+// A `Terminal` tells what may be sent to a terminal besides plain lines.
 struct Terminal {
     bool live = false;  // a line may be redrawn (carriage return, erase)
     bool colour = false;
     int width = 80;
 };
-// From the facts: a TTY, TERM, CI and NO_COLOR (null or empty = not set).
+// Derives the terminal from whether it is a TTY and from TERM, CI and NO_COLOR (null or empty = not set).
 Terminal terminal_of(bool tty, const char* term, const char* ci, const char* no_color);
 Terminal stderr_terminal();
 
 void start_log(LogLevel least, Terminal terminal, std::FILE* stream = stderr);
-void stop_log();  // silent again; a live line is erased
+void stop_log();  // erases a live line; the library prints nothing afterwards
 
 void log_message(LogLevel level, const std::string& message);  // to the stream and to every open RunLog
 
@@ -45,20 +45,21 @@ void log_error(fmt::format_string<Args...> text, Args&&... args) {
     log_message(LogLevel::error, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Columns of the bottom line; 0 where lines cannot be redrawn.
+// Returns the columns of the live line, or 0 where lines cannot be redrawn.
 std::size_t live_width();
-// Redraws the bottom line, cut to its columns. False, and nothing is written, where lines cannot be redrawn.
+// Redraws the live line, cut to its columns. Returns false, and writes nothing, where lines cannot be redrawn.
 bool show_live_line(std::string_view text);
 void erase_live_line();
 
-// run.log: while one is open, messages go into it too, stamped in UTC. Appends; each line is flushed, so `tail -f` follows.
+// A `RunLog` is a run's run.log. While one is open, messages are appended to it too, stamped in UTC. Each line is flushed at once,
+// so that `tail -f` follows.
 class RunLog {
 public:
     explicit RunLog(const std::string& path);
     ~RunLog();
     RunLog(const RunLog&) = delete;
     RunLog& operator=(const RunLog&) = delete;
-    void line(const std::string& message);  // into this file only
+    void line(const std::string& message);  // writes into this file only
 
 private:
     struct Impl;

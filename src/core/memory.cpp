@@ -10,7 +10,7 @@
 namespace palimpsest {
 namespace {
 
-// The number after a word that begins a line; 0 where no line does.
+// Returns the number after a word that begins a line, or 0 where no line begins with it.
 double number_after(const std::string& text, const std::string& word) {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
@@ -36,7 +36,7 @@ double cgroup_memory(const std::string& groups, const std::string& root) {
     return smallest_limit(groups, root, "memory", [](const std::string& folder, bool version_2) {
         const double limit = number_in(small_file(folder + (version_2 ? "/memory.max" : "/memory.limit_in_bytes")));
         if (limit <= 0 || limit > 1e18) return 0.0;  // version 1 writes about 2^63 for no limit
-        // Cached files count as used there, but give way.
+        // The kernel counts cached files as used, but gives them up when memory is needed, so they are left out.
         const double used = number_after(small_file(folder + "/memory.stat"), version_2 ? "anon" : "total_rss");
         return std::max(1.0, limit - used);
     });

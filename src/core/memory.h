@@ -5,13 +5,14 @@
 
 namespace palimpsest {
 
-// Bytes that are free or can be made free, and no more than the control groups (containers, batch jobs) and the limit of the user
-// (ulimit -v) leave.
+// Returns the bytes that are free or can be made free, but no more than the control groups (containers, batch jobs) and the user's
+// limit (ulimit -v) leave.
 double usable_memory();
 
-// The bytes that /proc/meminfo calls available; 0 where it does not say.
+// Returns the bytes that /proc/meminfo calls available, or 0 where it does not say.
 double available_memory(const std::string& meminfo);
-// What the tightest control group leaves, in bytes; 0 where none sets a limit. For `groups` and `root` see core/cgroup.h.
+// Returns the bytes that the tightest control group leaves, or 0 where none sets a limit. core/cgroup.h
+// explains `groups` and `root`.
 double cgroup_memory(const std::string& groups, const std::string& root);
 
 }  // namespace palimpsest

@@ -1,19 +1,21 @@
-// Random numbers as a function, not a state: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011), the same integers on host and device. A number depends on (seed, stream, example, index) alone.
+// Random numbers as a function, not a state: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
+// gives the same integers on host and device. A number depends on (seed, stream, example, index) alone.
 #pragma once
 
 #include "core/platform.h"
 
 namespace palimpsest {
 
-// Purposes that never share numbers: a draw added to one shifts no other. The values are persisted in results; do not renumber.
+// A `Stream` is a purpose of random numbers. Streams share no numbers, so a draw added to one shifts no other. Results persist the
+// values: do not renumber them.
 enum class Stream : std::uint32_t { init = 0, train = 1, valid = 2, test = 3, dropout = 4, features = 5, shuffle = 6, policy = 7 };
 
 struct Philox4 {
     std::uint32_t word[4];
 };
 
-// One block of four words. key = 64 bits, counter = 128 bits. Bit-identical to at::Philox4_32 (tested).
+// Returns one block of four words for a key of 64 and a counter of 128 bits. The words are bit-identical to
+// at::Philox4_32's (tested).
 PALIMPSEST_HD inline Philox4 philox(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high) {
     std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
     std::uint32_t c0 = static_cast<std::uint32_t>(counter_low), c1 = static_cast<std::uint32_t>(counter_low >> 32);
@@ -32,7 +34,7 @@ PALIMPSEST_HD inline Philox4 philox(std::uint64_t key, std::uint64_t counter_low
     return {{c0, c1, c2, c3}};
 }
 
-// The numbers of one (seed, stream, example), taken in order. Copyable; 32 bytes; no hidden global.
+// An `Rng` gives the numbers of one (seed, stream, example) in order. It can be copied and has no hidden global state.
 class Rng {
 public:
     PALIMPSEST_HD Rng(std::uint64_t seed, Stream stream, std::uint64_t example)
@@ -46,7 +48,7 @@ public:
         return block_.word[used_++];
     }
 
-    // Uniform in [0, n), n >= 1. Multiply-shift (Lemire): integers only, bias below n / 2^32.
+    // Returns a number uniform in [0, n), n >= 1. Multiply-shift (Lemire) uses integers only; its bias is below n / 2^32.
     PALIMPSEST_HD std::uint32_t below(std::uint32_t n) {
         return static_cast<std::uint32_t>((static_cast<std::uint64_t>(next()) * n) >> 32);
     }
@@ -57,10 +59,10 @@ private:
     std::uint32_t used_ = 4;
 };
 
-// A keyed permutation of [0, n): sampling without replacement with no memory (Feistel network over the next power of four,
-// cycle walking). permute(i) for i = 0, 1, … are distinct; the ids at i >= m are exactly those not drawn by the first m.
-// Fewer than ten rounds leave some orders of five or more things measurably likelier than others, and so does a Feistel network
-// alone, which makes even permutations only: a key bit decides whether 0 and 1 change places first.
+// A `Permutation` is a keyed permutation of [0, n), for sampling without replacement in constant memory (Feistel network over the
+// next power of four, cycle walking). The values at i = 0, 1, … are distinct; those at i >= m are exactly those that the first m
+// did not draw. Fewer than ten rounds make some orders of five or more things measurably likelier than others. A Feistel network
+// alone makes even permutations only, so a key bit decides whether 0 and 1 change places first.
 class Permutation {
 public:
     PALIMPSEST_HD Permutation(std::uint32_t n, Rng& rng) : n_(n) {

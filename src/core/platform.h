@@ -1,4 +1,4 @@
-// What host and device compilers both need. No includes beyond <cstdint>: .cu files see this header.
+// What host and device compilers both need. Sources in .cu include this header, so it includes nothing beyond <cstdint>.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 namespace palimpsest {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-    // Three rows of the usual table: the swap of neighbours looks two rows back.
+    // Three rows of the usual table suffice: the swap of neighbours looks two rows back.
     std::vector<std::size_t> two_back(b.size() + 1), back(b.size() + 1), row(b.size() + 1);
     for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
     for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -36,7 +36,8 @@ std::string lower(std::string_view text) {
     return result;
 }
 
-// Both at least three letters: "gated" means "gated_delta", but "a" means nothing.
+// Returns whether one word begins with the other and both have at least three letters: "gated" means
+// "gated_delta", but "a" means nothing.
 bool one_begins_the_other(std::string_view a, std::string_view b) {
     const std::size_t n = std::min(a.size(), b.size());
     return n >= 3 && a.substr(0, n) == b.substr(0, n);
@@ -80,7 +81,7 @@ bool is_utf8(std::string_view text) {
         bool good = byte >= 0xC2 && byte <= 0xF4;
         for (std::size_t k = 1; good && k <= more; ++k) good = i + k < text.size() && (text[i + k] & 0xC0) == 0x80;
         if (!good) return false;
-        // Longer forms than needed, surrogates, and what lies beyond the last code point.
+        // The bytes are also bad where the form is longer than needed, or gives a surrogate or a value beyond the last code point.
         const auto second = static_cast<unsigned char>(text[i + 1]);
         if ((byte == 0xE0 && second < 0xA0) || (byte == 0xED && second >= 0xA0) || (byte == 0xF0 && second < 0x90) ||
             (byte == 0xF4 && second >= 0x90))
@@ -141,8 +142,8 @@ void Table::add(std::vector<std::string> row) {
 
 namespace {
 
-// Begins like a number: "0.98 ± 0.01", "34.5k", "0:36" and "12 KiB" all do; names and hashes such as "3f2a" should stay left, so
-// what follows the digits must not be hexadecimal-looking text of more than a unit's length.
+// Returns whether a cell begins like a number, as "0.98 ± 0.01", "34.5k", "0:36" and "12 KiB" do. Names and hashes such as "3f2a"
+// should stay left, so the text after the digits must not look hexadecimal or be longer than a unit.
 bool reads_as_number(const std::string& cell) {
     if (cell.empty() || cell == "-" || cell == "?" || cell == "nan" || cell == "inf" || cell == "-inf") return true;
     std::size_t i = (cell[0] == '-' || cell[0] == '+') ? 1 : 0;
@@ -161,7 +162,7 @@ bool reads_as_number(const std::string& cell) {
 
 namespace {
 
-// Lines of at most `width` where its parts allow it.
+// Breaks a header into lines of at most `width` where the lengths of its parts allow that.
 std::vector<std::string> broken(const std::string& header, std::size_t width) {
     std::vector<std::string> parts = {""};
     for (const char c : header) {
@@ -194,7 +195,7 @@ std::string Table::str(std::size_t width) const {
         }
         whole += std::max(widths[c], header_width[c]);
     }
-    std::vector<std::vector<std::string>> header;  // by column, its lines
+    std::vector<std::vector<std::string>> header;  // for each column the lines of its header
     std::size_t lines = 1;
     for (std::size_t c = 0; c < columns; ++c) {
         const bool too_wide = width > 0 && whole > width && header_width[c] > widths[c];
@@ -216,7 +217,7 @@ std::string Table::str(std::size_t width) const {
     };
     static const std::string nothing;
     for (std::size_t l = 0; l < lines; ++l)
-        add_line([&](std::size_t c) -> const std::string& {  // the last line of each stands above its column
+        add_line([&](std::size_t c) -> const std::string& {  // the last line of each header stands above its column
             const std::size_t skipped = lines - header[c].size();
             return l < skipped ? nothing : header[c][l - skipped];
         });
@@ -254,7 +255,7 @@ std::string format_rate(double value) {
     if (!std::isfinite(value)) return fmt::format("{}", value);
     constexpr std::array<const char*, 5> units = {"", "k", "M", "G", "T"};
     std::size_t unit = 0;
-    // 999.5 would print as 1000 with three digits: it belongs to the next unit already.
+    // The value 999.5 belongs to the next unit, because with three digits it would print as 1000.
     while (std::abs(value) >= 999.5 && unit + 1 < units.size()) {
         value /= 1000;
         ++unit;

@@ -10,32 +10,34 @@
 
 namespace palimpsest {
 
-// Insertions, deletions, replacements and swaps of neighbours between two words (Damerau-Levenshtein, optimal string alignment).
+// Returns the number of insertions, deletions, replacements and swaps of neighbours between two words (Damerau-Levenshtein, optimal
+// string alignment).
 std::size_t edit_distance(std::string_view, std::string_view);
 
-// The candidate that the writer of `word` most likely meant, if one is near enough: at most a third of the letters differ (upper
-// and lower case are equal here), or one is the beginning of the other. Ties go to the earlier candidate.
+// Returns the candidate that the writer of `word` most likely meant, if one is near enough: at most a third of the letters differ
+// (upper and lower case are equal here), or one is the beginning of the other. Ties go to the earlier candidate.
 std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
 
 std::string join(const std::vector<std::string>& words, std::string_view separator);
-// To paste into a shell: quoted where it must be, and printable ASCII or UTF-8 whatever bytes the words hold ($'\x1b').
+// Returns a line to paste into a shell. Words are quoted where they must be, and the line is printable ASCII or UTF-8 whatever
+// bytes the words hold ($'\x1b').
 std::string shell_line(const std::vector<std::string>& words);
 bool is_utf8(std::string_view text);
-bool has_control_characters(std::string_view text);             // of ASCII
+bool has_control_characters(std::string_view text);             // ASCII control characters
 std::string plural(std::int64_t count, std::string_view noun);  // "1 run", "3 runs"
 
-// Columns on a terminal: UTF-8 code points, not bytes ("±" is one).
+// Returns the columns on a terminal: the number of UTF-8 code points, not of bytes ("±" is one).
 std::size_t display_width(std::string_view text);
 
-// Rows under a header, columns two blanks apart, no trailing blanks. A column whose cells are all numbers (or "-", or empty) is
-// aligned to the right.
+// A `Table` prints rows under a header, with columns two blanks apart and no trailing blanks. A column whose cells are all numbers
+// (or "-", or empty) is aligned to the right.
 class Table {
 public:
     explicit Table(std::vector<std::string> header);
     void add(std::vector<std::string> row);  // as many cells as the header
     bool empty() const { return rows_.empty(); }
-    // Every line ends with a newline. Where the table is wider than `width`, headers that are wider than their column are broken at
-    // their blanks, dots and underscores; 0: never.
+    // Returns the table; every line ends with a newline. Where the table is wider than `width`, headers that are wider than their
+    // column are broken at their blanks, dots and underscores. A width of 0 breaks none.
     std::string str(std::size_t width = 0) const;
 
 private:
@@ -43,7 +45,7 @@ private:
     std::vector<std::vector<std::string>> rows_;
 };
 
-// As a person sorts: numbers in the words by their size, so that seed=2 comes before seed=10 and 1e-05 before 0.001.
+// Orders words as a person does, with the numbers in them by size: seed=2 comes before seed=10, and 1e-05 before 0.001.
 bool natural_less(std::string_view, std::string_view);
 
 std::string format_duration(double seconds);   // "0:36", "1:02:03"; "?" when not finite or negative

@@ -10,7 +10,7 @@
 namespace palimpsest {
 namespace {
 
-// "150000 100000" (quota and period in microseconds); no quota reads "max 100000" or "-1 100000".
+// The text is "150000 100000" (quota and period in microseconds); without a quota it is "max 100000" or "-1 100000".
 double quota_of(const std::string& text) {
     std::istringstream in(text);
     double quota = 0, period = 0;
@@ -30,7 +30,7 @@ int usable_threads() {
     int threads = static_cast<int>(std::thread::hardware_concurrency());
     cpu_set_t mask;
     CPU_ZERO(&mask);
-    // Fails on machines of more than 1024 CPUs, where the count of the machine stands.
+    // The call fails on machines of more than 1024 CPUs; there the count of the machine stands.
     if (::sched_getaffinity(0, sizeof mask, &mask) == 0) threads = CPU_COUNT(&mask);
     const double quota = cgroup_cpus(small_file("/proc/self/cgroup"), "/sys/fs/cgroup");
     if (quota > 0) threads = std::min(threads, static_cast<int>(quota));

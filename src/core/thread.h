@@ -5,11 +5,12 @@
 
 namespace palimpsest {
 
-// The CPUs of the affinity mask (taskset, Slurm), and no more than the CPU quota of the control groups (containers); at least 1.
+// Returns the CPUs of the affinity mask (taskset, Slurm), but no more than the CPU quota of the control groups
+// (containers) and at least 1.
 int usable_threads();
 
-// The smallest CPU quota on the way from the process's group to the root, in CPUs; 0 when there is none. `groups` is the text of
-// /proc/self/cgroup, `root` the mount point (version 2, or the parent of cpu, cpuacct… in version 1).
+// Returns the smallest CPU quota, in CPUs, on the way from the process's group to the root, or 0 where there is none. core/cgroup.h
+// explains `groups` and `root`.
 double cgroup_cpus(const std::string& groups, const std::string& root);
 
 }  // namespace palimpsest

@@ -1,5 +1,5 @@
-// What this program was built from: written into every run and printed by --version. Floors above append what they link (HDF5 at
-// run time, LibTorch, CUDA).
+// What this program was built from; every run records it and --version prints it. The floors above append the libraries they link
+// (HDF5 at run time, LibTorch, CUDA).
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace palimpsest {
 struct BuildInfo {
     std::string version;   // of the project
     std::string commit;    // 40 hex digits; "unknown" outside a repository
-    bool dirty = false;    // the sources differed from the commit at build time, or had files that git does not track
+    bool dirty = false;    // at build time the sources differed from the commit, or git did not track some
     std::string compiler;  // "GNU 12.2.0"
-    std::string flags;     // of the build type, and ours that change numbers
+    std::string flags;     // of the build type, and our own that change numbers
     std::string build_type;
     std::string fmt, spdlog, yaml_cpp, hdf5;  // versions of the headers
     std::string cuda;                         // "13.0.88, architectures 80, 90", or "no, " and why
