@@ -6,7 +6,7 @@
 namespace palimpsest {
 namespace {
 
-// "length", "model.width", …: what may be the name of a key.
+// Returns the words of the message that may be names of keys: "length", "model.width", ….
 std::vector<std::string> words_of(const std::string& message) {
     std::vector<std::string> words = {""};
     for (const char c : message)

@@ -1,4 +1,4 @@
-// Where an error about several keys stands. Internal to this floor.
+// The place of an error about several keys. Internal to this floor.
 #pragma once
 
 #include "config/compose.h"
@@ -8,8 +8,9 @@
 
 namespace palimpsest {
 
-// Of the keys that `message` names, as they stand in the config or in one of `sections` ("task.train.0", "task"): the place of the
-// first that was set for this call, else of the first that the config holds, else `otherwise`.
+// Returns the place of one of the keys that `message` names, as they stand in the config or in one of `sections`
+// ("task.train.0", "task"): of the first key that was set for this call, else of the first that the config holds. Returns
+// `otherwise` where there is none.
 Source blame(const std::string& message, const std::vector<std::string>& sections, const Value& root,
              const std::vector<Setting>& settings, const Source& otherwise);
 

@@ -22,13 +22,13 @@ std::string unknown(const char* kind, const std::string& name, const std::vector
     return fmt::format("unknown {} '{}'{}", kind, name, hint.empty() ? fmt::format("; known: {}", join(known, ", ")) : hint);
 }
 
-// Options in which the segments of one list differ; never empty.
+// Labels each segment with the options in which the segments of its list differ; no label is empty.
 void label(std::vector<SegmentSpec>& segments) {
     for (std::size_t i = 0; i < segments.size(); ++i) {
         std::vector<std::string> words;
         for (const Value::Entry& option : segments[i].resolved.entries) {
             const auto differs = [&](const SegmentSpec& other) {
-                const Value* value = other.resolved.find(option.key);  // none: it does not count there
+                const Value* value = other.resolved.find(option.key);  // none: the option does not count there
                 return value && !value->same_content(option.value);
             };
             if (option.key != "examples" && std::any_of(segments.begin(), segments.end(), differs))
@@ -38,7 +38,8 @@ void label(std::vector<SegmentSpec>& segments) {
     }
 }
 
-// The name is that of a folder below the results. Where none is given it is the file's, without its ending.
+// Returns what is wrong with a name. The name is that of a folder below the results; where none is given it is the config file's,
+// without its ending.
 std::string problem_of_name(const std::string& name) {
     if (name.empty()) return "must not be empty";
     if (!is_utf8(name) || has_control_characters(name))
@@ -79,7 +80,7 @@ public:
     }
 
 private:
-    // The best place that is known for a key: its value, or the section that lacks it.
+    // Returns the best place that is known for a key: its value, or the section that lacks it.
     Source place(std::string_view path) const {
         for (std::string_view p = path; !p.empty(); p = p.substr(0, p.rfind('.') == std::string_view::npos ? 0 : p.rfind('.')))
             if (const Value* value = find_path(root_, p)) return value->source;
@@ -137,7 +138,7 @@ private:
         return resolve_task();
     }
 
-    // Options that all segments share stand at the level of the task, the others in each segment.
+    // Puts options that all segments share at the level of the task, and the others into each segment.
     Value resolve_task() const {
         std::map<std::size_t, Value> segments;
         const std::vector<SegmentSpec>* lists[] = {&run_.task.train, &run_.task.valid, &run_.task.test};
@@ -200,7 +201,8 @@ private:
         label(segments);
     }
 
-    // valid: test, as when nothing is given, or valid: train, the options of the training segments.
+    // Fills the segments for the words `valid: test` (as when nothing is given) and `valid: train` (the options
+    // of the training segments).
     void read_valid_word(std::vector<SegmentSpec>& segments, const Value& word) {
         if (word.text == "train") {
             valid_as_train_ = true;
@@ -228,7 +230,8 @@ private:
         }
     }
 
-    // Whether a section can be read, whatever else is wrong: what was not read would be blamed with the values of defaults.
+    // Returns whether a section can be read, whatever else is wrong: a section that was not read would be
+    // blamed for values of defaults.
     bool is_right(const AnySchema& schema, const std::string& path) const {
         Diagnostics own;
         if (const Value* section = root_.find(path)) schema.read(schema.make_default().get(), *section, path, own);
@@ -250,7 +253,7 @@ private:
         }
     }
 
-    // Said once where segments or layers share what is wrong.
+    // Reports a misfit once, even where several segments or layers share it.
     void misfit(const std::string& message, const std::string& prefix, const std::vector<std::string>& sections,
                 const Source& otherwise) {
         const Source where = blame(message, sections, root_, settings_, otherwise);
@@ -261,7 +264,7 @@ private:
         ModelSpec& model = run_.model;
         const Value* depth = find_path(root_, "model.depth");
         const auto layers = static_cast<std::int64_t>(model.layers.size());
-        // A base's depth gives way; a depth beside the layers must agree with them.
+        // The depth of a base gives way; a depth beside the layers must agree with them.
         const bool beside = depth && depth->source.text == place("model.layers").text;
         if (model.depth != layers && (beside || setting("model.depth")) && !swept("model.layers"))
             errors_.error(depth->source,
@@ -269,7 +272,7 @@ private:
         model.depth = layers;
     }
 
-    // Whether a mixer of the model looks at `key`.
+    // Returns whether a mixer of the model looks at `key`.
     bool read_by_a_mixer(std::string_view key) const {
         const ModelSpec& model = run_.model;
         const std::vector<Layer> layers = model.layers.empty() ? std::vector<Layer>{model.mixer} : model.layers;
@@ -286,7 +289,7 @@ private:
             effects_.caution(*section.nested, section.name, section.member(&run_));
         }
         run_schema().settle(&run_);
-        // What depends on the mixers or on the task.
+        // Some keys count or not by the mixers or by the task.
         const std::vector<std::string> by_mixers = {"model.mixer", "model.layers"};
         ModelSpec& model = run_.model;
         const auto branches = model.depth * (model.mlp == Mlp::none ? 1 : 2);
@@ -309,7 +312,7 @@ private:
             effects_.no_effect("data.segments", {"task.train"}, "there is one train segment only; leave it out");
             run_.data.segments = DataSpec().segments;
         }
-        // A config may well say how many examples there would be, but to set it for this call means more.
+        // A config may well say how many examples there would be, but a person who sets the number for this call expects an effect.
         const Setting* examples = setting("task.train.0.examples");
         if (examples && run_.data.mode == DataMode::fresh && run_.task.train.size() == 1 && !swept("data.mode"))
             errors_.error(examples->source,
@@ -359,7 +362,7 @@ private:
 
     void resolve(const Value& task, const Value& mixers) {
         run_.resolved = run_schema().write(&run_);
-        auto& entries = run_.resolved.entries;  // name, seed, model, train, …
+        auto& entries = run_.resolved.entries;  // its keys: name, seed, model, train, …
         entries.insert(entries.begin() + 2, {"task", {}, task});
         entries.insert(entries.begin() + 4, {"mixers", {}, mixers});
     }

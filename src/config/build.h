@@ -1,4 +1,4 @@
-// From the tree of values to one run's specs. Internal to this floor.
+// From the tree of values to the specs of one run. Internal to this floor.
 #pragma once
 
 #include "config/compose.h"
@@ -9,10 +9,12 @@
 
 namespace palimpsest {
 
-// `root` without its sweep. `settings`: what was set for this call; each must have an effect or it is an error.
+// Builds the run from `root`, whose sweep was taken out. `settings` are the keys set for this call; one
+// without an effect is an error.
 RunSpec build_run(const Value& root, const std::vector<Setting>& settings, const Catalog& catalog, Diagnostics& errors);
 
-// The text whose hash is the run's id: schema version, then one line for each identity key that differs from its default, sorted.
+// Returns the text whose hash is the run's id: the schema version, then one line, sorted, for each identity key that
+// differs from its default.
 std::string identity_text(const RunSpec& run, const Catalog& catalog);
 std::string identify(const RunSpec& run, const Catalog& catalog);  // 12 hex digits
 

@@ -10,12 +10,12 @@
 namespace palimpsest {
 
 struct Character {
-    char32_t code = 0;  // of a byte that is not UTF-8: the byte
+    char32_t code = 0;  // where the bytes are not UTF-8: the first byte
     std::size_t bytes = 1;
     bool valid = true;
 };
 
-// The character that begins at byte `at`. Overlong forms, surrogates and what lies beyond U+10FFFF are not UTF-8.
+// Returns the character that begins at byte `at`. Overlong forms, surrogates and values beyond U+10FFFF are not UTF-8.
 inline Character character_at(std::string_view text, std::size_t at) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned char first = byte(at);
@@ -35,14 +35,14 @@ inline Character character_at(std::string_view text, std::size_t at) {
 
 inline bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
 
-// Line ends and marks to YAML 1.1 (PyYAML), text to YAML 1.2, or unreadable to one of them: they are written as escapes only. Tabs
-// and line ends of Unix are not among them.
+// Returns whether the character is written as an escape only: YAML 1.1 (PyYAML) takes it for a line end or a mark and YAML 1.2 for
+// text, or one of them cannot read it. Tabs and Unix line ends are written as they are.
 inline bool must_be_escaped(char32_t code) {
     if (code == '\t' || code == '\n') return false;
     return is_control(code) || code == 0x2028 || code == 0x2029 || code == 0xFEFF || code == 0xFFFE || code == 0xFFFF;
 }
 
-// As it stands between double quotes in YAML.
+// Returns the character as it is written between double quotes in YAML.
 inline std::string escape(char32_t code) {
     switch (code) {
         case '\0': return "\\0";
@@ -55,7 +55,7 @@ inline std::string escape(char32_t code) {
                         : fmt::format("\\u{:04x}", static_cast<unsigned>(code));
 }
 
-// For messages and comments: on one line, in UTF-8, and nothing that a terminal would obey.
+// Returns the text for messages and comments: on one line, in UTF-8, without anything that a terminal would obey.
 inline std::string printable(std::string_view text) {
     std::string out;
     for (std::size_t i = 0; i < text.size();) {

@@ -105,10 +105,11 @@ private:
     Diagnostics& errors_;
     std::vector<std::string> open_;  // the files being read, outermost first
     std::unordered_map<std::string, Value>
-        loaded_;  // bases with their own bases, by real path: each is read once, whoever names it
+        loaded_;  // bases with their own bases, by real path: each is read once, however many files name it
 };
 
-// The sweep's keys are dotted themselves: "sweep.grid.train.lr" has three parts, "sweep.random.draw.train.lr" four.
+// Splits a dotted path. The sweep's keys are dotted themselves: "sweep.grid.train.lr" has three parts,
+// "sweep.random.draw.train.lr" four.
 std::vector<std::string> split(const std::string& path) {
     std::vector<std::string> parts = {""};
     for (const char c : path)

@@ -12,7 +12,7 @@
 namespace palimpsest {
 namespace {
 
-// What a person reads: more errors help nobody, and a line or a message may be a megabyte long.
+// Reports are for people: more errors help nobody, and a line or a message may be a megabyte long.
 constexpr std::size_t most_shown = 100, longest_message = 600, excerpt_before = 100, excerpt_width = 160, longest_word = 100;
 
 std::string_view line_of(const SourceText& text, int line) {
@@ -38,7 +38,7 @@ std::string printable_line(std::string_view line) {
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Byte at which the 1-based character `column` begins.
+// Returns the byte at which the 1-based character `column` begins.
 std::size_t byte_of_column(std::string_view line, int column) {
     std::size_t byte = 0;
     for (int i = 1; i < column && byte < line.size(); ++i) do
@@ -47,7 +47,7 @@ std::size_t byte_of_column(std::string_view line, int column) {
     return byte;
 }
 
-// The word that the caret points at: a quoted text as a whole, a plain word up to what ends it.
+// Returns the word that the caret points at: a quoted text as a whole, a plain word up to the character that ends it.
 std::string_view word_at(std::string_view line, std::size_t begin, bool argument) {
     const std::string_view rest = line.substr(begin);
     if (rest.empty()) return rest;
@@ -65,7 +65,7 @@ std::string_view word_at(std::string_view line, std::size_t begin, bool argument
     return rest.substr(0, std::max<std::size_t>(end, 1));
 }
 
-// The part of a line around its byte `begin` that is shown; the place moves with it.
+// Returns the part of a line around its byte `begin` that is shown, and makes `begin` count from there.
 std::string_view window(std::string_view line, std::size_t& begin) {
     std::size_t from = begin > excerpt_before && line.size() > excerpt_width ? begin - excerpt_before : 0;
     while (from > 0 && continues_character(line[from])) --from;
@@ -90,7 +90,7 @@ std::string excerpt(const Source& where) {
     return fmt::format("  {} | {}\n  {} | {}\n", number, printable_line(line), std::string(number.size(), ' '), under);
 }
 
-// Its ends: what is wrong stands at the beginning, what would be right at the end.
+// Shortens a long message to its ends: the beginning says what is wrong, the end what would be right.
 std::string shortened(std::string message) {
     if (message.size() <= longest_message) return message;
     std::size_t head = longest_message / 2, tail = message.size() - longest_message / 2;

@@ -15,11 +15,10 @@ public:
     void add(const Diagnostics& others);
     bool empty() const { return errors_.empty(); }
     std::size_t size() const { return errors_.size(); }
-    // Sorted by file, line, column; each error once, however often it was met, and a hundred at most; ends with "N errors".
-    // Whatever bytes a file or a message holds, what is shown is UTF-8, of a length for people, and nothing that a terminal would
-    // obey.
+    // Returns the errors sorted by file, line and column, each once, at most a hundred, then "N errors". Whatever bytes a file or a
+    // message holds, the report is UTF-8, short enough to read, and holds nothing that a terminal would obey.
     std::string report() const;
-    void throw_if_any() const;  // Error(usage, report())
+    void throw_if_any() const;  // throws Error(usage, report())
 
 private:
     struct Entry {
@@ -29,7 +28,7 @@ private:
     std::vector<Entry> errors_;
 };
 
-// "; did you mean 'heads'?" when one of the candidates is close (Damerau-Levenshtein), else "".
+// Returns "; did you mean 'heads'?" when one of the candidates is close (Damerau-Levenshtein), else "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace palimpsest

@@ -1,6 +1,6 @@
-// Values of sweep.random. Drawn by Philox, keyed by the block's seed and the key's path, counted by the sample: neither a further
-// key nor further samples shift what was drawn before. Rounded, so that names stay short and the last bit of a machine's logarithm
-// plays no part.
+// Values of sweep.random, drawn by Philox. The key is the block's seed and the key's path, the counter is the sample, so neither a
+// further key nor further samples shift earlier values. The values are rounded, so that names stay short and the last bit of a
+// machine's logarithm plays no part.
 #include "config/schema_fields.h"
 #include "config/sweep.h"
 #include "core/hash.h"
@@ -35,7 +35,7 @@ double number(const std::string& text) {
     return value;
 }
 
-// The least decimal places that cut the range into a thousand steps.
+// Returns the fewest decimal places that cut the range into a thousand steps.
 int decimals_of(double width) {
     int decimals = 0;
     for (double steps = width; steps < 1000 && decimals < 15; steps *= 10) ++decimals;

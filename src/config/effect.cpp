@@ -28,7 +28,7 @@ void Effects::judge(const AnySchema& schema, const std::string& path, const void
         if (inherited) {
             judge_key(schema, option, path, sections);
         } else if (!is_default(schema, option, path + "." + option.name)) {
-            // Of a list that is set for this call every user is new, and the list stands above the section.
+            // Where a list is set for this call, every user in it is new, and the list stands above the section.
             std::vector<std::string> lists;
             for (const User& user : users) lists.push_back(user.path.substr(0, user.path.rfind('.')));
             if (own.size() > 2) own.resize(2);
@@ -45,13 +45,13 @@ void Effects::judge_key(const AnySchema& schema, const Option& option, const std
     std::vector<std::string> deciders;
     for (const std::string& name : schema.decided_by(option)) {
         for (const std::string& place : sections) deciders.push_back(place + "." + name);
-        // What could not be read decides nothing; it has its own error.
+        // A decider that could not be read decides nothing and has an error of its own.
         const Value* value = find_path(root_, deciders.back());
         Diagnostics own;
         if (value) schema.find(name)->read(schema.make_default().get(), *value, name, own);
         if (!own.empty()) return;
     }
-    if (deciders.empty()) return;  // it is its own value that says that it is not used
+    if (deciders.empty()) return;  // the option's own value says that it is not used
     run_.unused.insert(path);
     if (!is_default(schema, option, path))
         no_effect(path, deciders, fmt::format("it counts only where {}; leave it out", schema.where_used(option, section)));
@@ -81,7 +81,7 @@ Effects::Level Effects::level(const Value* value) const {
     return value->source.text == root_.source.text ? Level::file : Level::base;
 }
 
-// Whether the sweep varies `decider` by a key that does not set `path` too.
+// Returns whether the sweep varies `decider` by a key that does not set `path` too.
 bool Effects::varies_apart(const std::string& decider, const std::string& path) const {
     return std::any_of(settings_.begin(), settings_.end(), [&](const Setting& setting) {
         return setting.swept && (is_below(decider, setting.path) || is_below(setting.path, decider)) &&
@@ -89,7 +89,8 @@ bool Effects::varies_apart(const std::string& decider, const std::string& path) 
     });
 }
 
-// A default says what is the case anyhow, but for this call it would not be written without a purpose.
+// Returns whether the key stands at its default, which changes nothing. A default set for this call does
+// not pass: it has a purpose.
 bool Effects::is_default(const AnySchema& schema, const Option& option, const std::string& path) const {
     const Value* value = find_path(root_, path);
     if (!value) return true;

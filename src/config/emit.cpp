@@ -1,4 +1,4 @@
-// Writes YAML that this reader and PyYAML (YAML 1.1: "no" is false, 1e-05 is text) read back to the same values.
+// Writes YAML that this reader and PyYAML read back to the same values (in YAML 1.1 "no" is false and 1e-05 is text).
 #include "config/characters.h"
 #include "config/value.h"
 
@@ -14,7 +14,7 @@ namespace {
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Every text of UTF-8 reads back as it is. A byte that is not UTF-8 cannot stand in YAML: it becomes U+FFFD.
+// Quotes a text so that UTF-8 reads back unchanged. A byte that is not UTF-8 cannot stand in YAML and becomes U+FFFD.
 std::string quote(std::string_view text) {
     std::string quoted = "\"";
     for (std::size_t i = 0; i < text.size();) {
@@ -28,7 +28,8 @@ std::string quote(std::string_view text) {
     return quoted + '"';
 }
 
-// Numbers, ranges, true and false stay plain; a word that YAML 1.1 takes for something else (no, on) can only be text.
+// Returns whether the text may stay plain as a number, a range, true or false. A word that YAML 1.1 takes for another
+// type (no, on) is text here.
 bool is_literal(const std::string& text) {
     if (text == "true" || text == "false") return true;
     const auto begin = text.find_first_not_of("+-.");
@@ -54,7 +55,7 @@ class Writer {
 public:
     explicit Writer(const std::function<std::string(const std::string&)>& comment) : comment_(comment) {}
 
-    // Lines of a map or list whose first line continues `first`, the others are indented by `indent`.
+    // Writes the lines of a map or list. Its first line continues `first`, the others are indented by `indent`.
     void block(const Value& value, const std::string& path, std::string first, const std::string& indent) {
         const auto put = [&](const std::string& head, const Value& child, const std::string& child_path, bool item) {
             if (on_one_line(child)) line(first + head + emit_flow(child), child_path);

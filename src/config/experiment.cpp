@@ -1,4 +1,4 @@
-// From a config to its runs: the sweep block is expanded and frozen here, before anything starts.
+// From a config to its runs. The sweep block is expanded and frozen here, before anything starts.
 #include "config/schema_fields.h"
 #include "config/sweep.h"
 #include "core/error.h"
@@ -12,8 +12,8 @@
 namespace palimpsest {
 namespace {
 
-// Where the value at `path` of the resolved config may have been written: there; or as a default of all segments, or of all layers
-// of a mixer; or in each of these.
+// Returns the value in `tree` from which the value at `path` of the resolved config came: at that path, or as a default of all
+// segments or of all layers of a mixer, or in each of these.
 const Value* find_origin(const RunSpec& run, const Value& tree, const std::string& path) {
     if (const Value* value = find_path(tree, path)) return value;
     std::vector<std::string> parts = {""};
@@ -42,13 +42,13 @@ const Value* find_origin(const RunSpec& run, const Value& tree, const std::strin
     return nullptr;
 }
 
-// Where `path` was written, or the next section around it that was; "" where nothing was.
+// Returns where `path` was written, or else the next section around it that was written, or "" where none was.
 std::string where_written(const Value& tree, const std::string& path) {
     const std::size_t dot = path.rfind('.');
     const std::string parent = dot == std::string::npos ? "" : path.substr(0, dot), key = path.substr(dot + 1);  // npos + 1 is 0
     const Value* section = parent.empty() ? &tree : find_path(tree, parent);
     const Value* value = section ? find_path(*section, key) : nullptr;
-    if (value && value->kind == Value::Kind::map)  // its key stands above it
+    if (value && value->kind == Value::Kind::map)  // its key stands above the map
         for (const Value::Entry& entry : section->entries)
             if (entry.key == key && entry.source.text) return entry.source.where();
     if (value && value->source.text) return value->source.where();
@@ -56,7 +56,7 @@ std::string where_written(const Value& tree, const std::string& path) {
     return tree.source.text ? tree.source.where() : "";
 }
 
-// Each line of the resolved config with the place that its value came from.
+// Returns the resolved config with the origin of its value beside each line.
 std::string explain(const RunSpec& run, const Value& tree) {
     return emit_yaml(run.resolved, [&](const std::string& path) -> std::string {
         if (path == "model.depth" && !run.model.layers.empty()) return "as many as model.layers";
@@ -67,7 +67,8 @@ std::string explain(const RunSpec& run, const Value& tree) {
     });
 }
 
-// A run of the plan by its number there, from 1, or by six digits of its id at least, so that neither is taken for the other.
+// Returns a run of the plan, named by its number there, from 1, or by at least six digits of its id, so that
+// the two cannot be confused.
 std::size_t choose(const std::vector<PlannedRun>& runs, const std::string& only) {
     const bool digits = !only.empty() && only.find_first_not_of("0123456789") == std::string::npos;
     if (digits && only.size() < 6) {

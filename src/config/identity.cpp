@@ -1,5 +1,5 @@
-// What makes two runs the same run. A key at its default is not written, so that a new key keeps the ids of old runs; a default
-// that changes raises the version.
+// What makes two runs the same run. A key at its default is not written, so a new key keeps the ids of old runs; a changed default
+// must raise the version.
 #include "config/build.h"
 #include "config/layers.h"
 #include "core/hash.h"
@@ -46,7 +46,7 @@ void add_segments(Lines& lines, const std::string& split, const std::vector<Segm
     }
 }
 
-// The layers, however they were written: what all layers of a mixer have counts once, the rest by layer.
+// Writes the layers in one form, however the config wrote them: what all layers of a mixer have counts once, the rest by layer.
 std::vector<Layer> add_mixers(Lines& lines, const RunSpec& run, const Catalog& catalog) {
     const std::vector<std::string> names = run.model.mixers_by_layer();
     for (const auto& [name, options] : run.mixers)

@@ -28,13 +28,13 @@ void check_names(const Value& root, const Catalog& catalog, const ModelSpec& mod
     }
 }
 
-// Options of one mixer, for each of its layers.
+// `MixerLayers` holds the options of one mixer for each of its layers.
 class MixerLayers {
 public:
     MixerLayers(const AnySchema& schema, std::string name, std::shared_ptr<void> defaults, RunSpec& run)
         : schema_(schema), name_(std::move(name)), path_("mixers." + name_), defaults_(std::move(defaults)), run_(run) {}
 
-    // The resolved options that its layers have in common.
+    // Reads the options of every layer, and returns the resolved options that the layers have in common.
     Value read(Effects& effects, Diagnostics& errors) {
         std::vector<Layer>& layers = run_.model.layers;
         std::map<std::size_t, std::shared_ptr<void>> own;

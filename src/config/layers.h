@@ -8,12 +8,12 @@
 
 namespace palimpsest {
 
-// Fills run.mixers and run.layers from `mixers` and model.layers, whose names were read; options are read for every mixer that is
-// named, used or not. Returns the resolved `mixers`. What the layers of a mixer have in common stands there, the rest in
-// model.layers.
+// Fills run.mixers and run.layers from `mixers` and from model.layers, whose names were read. Options are read for every
+// mixer that is named, used or not. Returns the resolved `mixers` with what the layers of a mixer have in common; the
+// rest stands in model.layers.
 Value read_mixers(const Value& root, const Catalog& catalog, RunSpec& run, Effects& effects, Diagnostics& errors);
 
-// Takes out of the maps what is the same in all that have the key; with `everywhere` only what all have.
+// Moves the values that are the same in all maps holding the key out of the maps; with `everywhere` only those that all maps hold.
 Value take_shared(std::map<std::size_t, Value>& maps, bool everywhere);
 
 }  // namespace palimpsest

@@ -1,4 +1,4 @@
-// Literals, by rules of our own: what a person may have meant two ways is an error that says how to write it one way.
+// Literals, read by our own rules: a literal that can be understood in two ways is an error that says how to write one of them.
 #include "config/schema_fields.h"
 #include "core/text.h"
 
@@ -22,7 +22,7 @@ std::string found(const Value& value) {
     return value.quoted ? fmt::format("the text \"{}\"", value.text) : fmt::format("'{}'", value.text);
 }
 
-// std::regex recurses once a character: no literal is long.
+// std::regex recurses once for each character, so long texts match nothing; no literal is long.
 bool matches(const std::string& text, const std::regex& pattern) { return text.size() <= 64 && std::regex_match(text, pattern); }
 
 std::string without_underscores(std::string text) {
@@ -30,7 +30,8 @@ std::string without_underscores(std::string text) {
     return text;
 }
 
-// A literal that was read, or why not: a remark that follows "got '010'", e.g. ", which is ambiguous; write 10, or 0o10 for octal".
+// `Parsed` holds the value of a literal, or a remark why there is none, which follows "got '010'": ", which is ambiguous; write 10,
+// or 0o10 for octal".
 template <class T>
 struct Parsed {
     std::optional<T> value;
@@ -46,7 +47,7 @@ Parsed<std::int64_t> parse_digits(std::string_view digits, int base) {
     return {value, ""};
 }
 
-// A leading zero means octal to some readers and nothing to others.
+// Returns a remark on a leading zero, which means octal to some readers and nothing to others.
 std::optional<std::string> ambiguous_zero(const std::string& text) {
     static const std::regex leading_zero("[-+]?0[0-9]+(\\.[0-9]*)?");
     if (!matches(text, leading_zero)) return {};
@@ -106,7 +107,7 @@ void wrong(const Value& value, std::string_view path, std::string_view expected,
     errors.error(value.source, fmt::format("'{}' expects {}, got {}{}", path, expected, found(value), remark));
 }
 
-// Reports and returns nothing unless `value` is a plain scalar that `parse` takes.
+// Returns the value of a plain scalar that `parse` takes; reports anything else as an error and returns nothing.
 template <class T>
 std::optional<T> plain(const Value& value, std::string_view path, std::string_view expected, Parsed<T> (*parse)(const std::string&),
                        Diagnostics& errors) {
@@ -201,7 +202,7 @@ bool is_list(const Value& value, std::string_view path, std::string_view of, Dia
 
 Value write(std::int64_t value) { return Value::scalar(fmt::format("{}", value)); }
 
-// Shortest text that reads back to the same bits. Always with a point: PyYAML takes 1e-05 for text.
+// Writes the shortest text that reads back to the same bits. It always has a point, because PyYAML takes 1e-05 for text.
 Value write(double value) {
     std::string text = fmt::format("{}", value);
     const auto exponent = text.find('e');

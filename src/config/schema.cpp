@@ -97,7 +97,7 @@ bool AnySchema::counts(const Option& option, const void* object) const {
     const auto holds = [&](const Condition& condition) {
         const Option* other = find(condition.option);
         PALIMPSEST_ASSERT(other, "'{}' depends on '{}', which is no option", option.name, condition.option);
-        // One that does not count itself stands at its default.
+        // An option that does not count stands at its default.
         const bool settled = other != &option && !counts(*other, object);
         const std::string value = emit_flow(other->write(settled ? make_default().get() : object));
         const bool listed = std::find(condition.values.begin(), condition.values.end(), value) != condition.values.end();

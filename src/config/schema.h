@@ -1,6 +1,6 @@
-// A schema binds the members of a plain struct to keys of a YAML map: one list serves reading, validation, `describe`, the
-// reference pages, the resolved config and the run's identity. Tasks, mixers and the tool's own sections are all described this
-// way.
+// A schema binds the members of a plain struct to keys of a YAML map. One list serves reading, validation,
+// `describe`, the reference pages, the resolved config and the run's identity. Tasks, mixers and the tool's own
+// sections are all described this way.
 //
 //     struct Options {
 //         std::int64_t heads = 2;
@@ -20,8 +20,9 @@
 //         return schema;
 //     }
 //
-// A member's initial value in the struct is its default. An option that counts only beside certain values of another says so with
-// used_when: where it does not count, it is no part of a run's identity or record, and to set it is an error (config/effect.h).
+// A member's initial value in the struct is its default. `used_when` marks an option that counts only beside certain values of
+// another option: where it does not count, it is no part of a run's identity or record, and to set it is an error
+// (config/effect.h).
 #pragma once
 
 #include "config/diagnostics.h"
@@ -38,13 +39,13 @@
 
 namespace palimpsest {
 
-// `0..3`, both ends included; a plain `3` reads as 3..3.
+// A `Range` is written `0..3`, both ends included; a plain `3` reads as 3..3.
 struct Range {
     std::int64_t low = 0, high = 0;
     bool operator==(const Range&) const = default;
 };
 
-// Allowed values of a number; both ends included unless said.
+// The `Limits` of a number are its allowed values, ends included unless they are open.
 struct Limits {
     double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
     bool low_open = false, high_open = false;  // open: the end itself is not allowed
@@ -53,8 +54,8 @@ Limits at_least(double low);
 Limits above(double low);
 Limits between(double low, double high);
 
-// What another option of the same struct must hold for an option to count: one of `values`, written as in the resolved config, or
-// none of them where `negated`.
+// A `Condition` is what another option of the same struct must hold for an option to count: one of `values`, written as in the
+// resolved config, or none of them where `negated`.
 struct Condition {
     std::string option;
     std::vector<std::string> values;
@@ -62,19 +63,19 @@ struct Condition {
 };
 using AnyOf = std::vector<Condition>;
 
-// One key, as `describe` and the reference pages show it, and as the reader uses it on a type-erased object.
+// An `Option` is one key, as `describe` and the reference pages show it, and as the reader uses it on a type-erased object.
 struct Option {
     std::string name, type, default_text, allowed, meaning;
-    bool identity = true;                                       // false: device, threads, cadence… do not make another run
-    std::vector<AnyOf> used_when;                               // all of them must hold; none: the option always counts
-    std::vector<std::pair<std::string, std::string>> cautions;  // a value, and what whoever chooses it should know
+    bool identity = true;          // false: does not make another run (device, threads, cadence…)
+    std::vector<AnyOf> used_when;  // all of them must hold; where there are none the option always counts
+    std::vector<std::pair<std::string, std::string>> cautions;  // a value, and the caution about choosing it
     std::function<void(void* object, const Value& value, std::string_view path, Diagnostics&)> read;
     std::function<Value(const void* object)> write;
-    const class AnySchema* nested = nullptr;                // of a group
+    const class AnySchema* nested = nullptr;                // of a group: the schema of its map
     std::function<const void*(const void* object)> member;  // of a group: the nested object
 };
 
-// What the registries hold: a schema whose struct is not known to the reader.
+// An `AnySchema` is a schema whose struct the reader does not know. The registries hold these.
 class AnySchema {
 public:
     virtual ~AnySchema() = default;
@@ -83,9 +84,8 @@ public:
     const std::vector<Option>& options() const { return options_; }
     const Option* find(std::string_view name) const;
 
-    // Reads a map into *object. Keys not present keep the value that *object already has. Unknown keys are errors with
-    // did-you-mean, except those listed in `also_allowed` (read by somebody else). `section` names the place in messages ("task",
-    // "mixers.delta").
+    // Reads a map into *object. Keys that the map lacks keep the value that *object has. Unknown keys are errors with did-you-mean,
+    // except those in `also_allowed`, which another reader takes. `section` names the place in messages ("task", "mixers.delta").
     void read(void* object, const Value& map, std::string_view section, Diagnostics&,
               const std::vector<std::string>& also_allowed = {}) const;
     Value write(const void* object) const;           // every key that counts, resolved
@@ -94,14 +94,14 @@ public:
 
     bool counts(const Option& option, const void* object) const;
     bool is_default(const Option& option, const void* object) const;
-    // Puts options that do not count back to their defaults, so that nothing can depend on them.
+    // Sets options that do not count back to their defaults, so that nothing can depend on them.
     void settle(void* object) const;
-    // Where the option counts, in words: "mixers.linear.feature_map is dpfp"; "" where it always does.
+    // Says where the option counts: "mixers.linear.feature_map is dpfp"; "" where it always counts.
     std::string where_used(const Option& option, std::string_view section = "") const;
-    // The options that decide whether this one counts.
+    // Returns the options that decide whether this option counts.
     std::vector<std::string> decided_by(const Option& option) const;
 
-    // Whether the owner of the options looks at a key of the config outside of them, as a mixer may at "model.positions".
+    // Returns whether the owner of the options looks at a key of the config outside of them, as a mixer may at "model.positions".
     bool looks_at(std::string_view key) const;
 
 protected:
@@ -116,25 +116,25 @@ public:
     std::shared_ptr<void> make_default() const override { return std::make_shared<T>(); }
     std::shared_ptr<void> copy(const void* object) const override { return std::make_shared<T>(*static_cast<const T*>(object)); }
 
-    // M: std::int64_t, double, bool, std::string, Range, std::vector of the first four.
+    // Adds an option with a value of its own. M is std::int64_t, double, bool, std::string, Range, or a vector of the first four.
     template <class M>
     Schema& field(std::string name, M T::*member, Limits limits, std::string meaning);
     template <class M>
     Schema& field(std::string name, M T::*member, std::string meaning) {
         return field(std::move(name), member, Limits{}, std::move(meaning));
     }
-    // One of a fixed set of words.
+    // Adds an option that is one of a fixed set of words.
     template <class E>
     Schema& choice(std::string name, E T::*member, std::vector<std::pair<std::string, E>> words, std::string meaning);
-    // A nested map with a schema of its own (must outlive this one).
+    // Adds a nested map with a schema of its own, which must outlive this one.
     template <class S>
     Schema& group(std::string name, S T::*member, const Schema<S>& schema, std::string meaning);
-    // The option added last does not make another run.
+    // Marks the option added last as one that does not make another run.
     Schema& not_identity() {
         options_.back().identity = false;
         return *this;
     }
-    // The option added last counts only where `option` holds one of `values`; said twice, only where both conditions hold.
+    // Makes the option added last count only where `option` holds one of `values`. Of several calls all conditions must hold.
     Schema& used_when(std::string option, std::vector<std::string> values) {
         return used_when_any({{std::move(option), std::move(values)}});
     }
@@ -145,12 +145,12 @@ public:
         options_.back().used_when.push_back(std::move(any));
         return *this;
     }
-    // Whoever gives the option added last this value is told `text`.
+    // Adds a caution for whoever gives the option added last this value.
     Schema& caution(std::string value, std::string text) {
         options_.back().cautions.emplace_back(std::move(value), std::move(text));
         return *this;
     }
-    // Keys outside of these options that their owner looks at; see AnySchema::looks_at.
+    // Names the keys outside of these options that their owner looks at; see AnySchema::looks_at.
     Schema& reads(std::vector<std::string> keys) {
         other_keys_ = std::move(keys);
         return *this;
@@ -159,4 +159,4 @@ public:
 
 }  // namespace palimpsest
 
-#include "config/schema_fields.h"  // the templates' bodies
+#include "config/schema_fields.h"  // the bodies of the templates

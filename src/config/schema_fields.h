@@ -1,5 +1,5 @@
-// How the members of an options struct are read and written: the bodies of Schema's templates. The rules for literals are in
-// scalars.cpp; docs/config.md tells them to users.
+// Reading and writing the members of an options struct: the bodies of Schema's templates. scalars.cpp holds the rules for literals,
+// docs/config.md explains them to users.
 #pragma once
 
 #include "config/schema.h"
@@ -10,20 +10,21 @@
 
 namespace palimpsest::fields {
 
-// Each reads `value` into `out`, or reports what is wrong with `path` and leaves `out` alone.
+// Each `read` puts `value` into `out`, or reports what is wrong with `path` and leaves `out` alone.
 void read(std::int64_t& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
-// A number that ends in single precision: there too it must keep its limits, be finite, and differ from zero where it is not
-// written so.
+// Reads a number that is used in single precision: rounded to it, the number must still keep its limits, be finite, and be zero
+// only where it is written as zero.
 void read_single(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(bool& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(std::string& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
 void read(Range& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors);
-// The index of the word, or -1 after an error.
+// Returns the index of the word, or -1 after an error.
 int read_word(const Value& value, std::string_view path, const std::vector<std::string>& words, Diagnostics& errors);
-bool is_list(const Value& value, std::string_view path, std::string_view of, Diagnostics& errors);  // reports when it is not
+bool is_list(const Value& value, std::string_view path, std::string_view of,
+             Diagnostics& errors);  // reports an error where it is not
 
-// Exact: what `read` makes the same value of.
+// Each `write` is exact: `read` makes the same value of its result.
 Value write(std::int64_t value);
 Value write(double value);
 Value write(bool value);
@@ -48,7 +49,7 @@ constexpr const char* type_name() {
     else static_assert(!sizeof(M), "an option is an int64_t, double, bool, string, Range, or a vector of the first four");
 }
 
-// Items of a struct of its own need its `list_name`, and `read` and `write` beside it.
+// A struct as an item needs a `list_name`, and a `read` and a `write` beside it.
 template <class E>
 void read(std::vector<E>& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors) {
     if (!is_list(value, path, type_name<std::vector<E>>(), errors)) return;

@@ -1,4 +1,4 @@
-// The tool's own sections as schemas. Their defaults stand in spec.h.
+// The schemas of the tool's own sections. Their defaults stand in spec.h.
 #include "config/spec.h"
 
 #include <fmt/format.h>

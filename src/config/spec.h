@@ -1,4 +1,4 @@
-// What a config says, typed. Plain structs: no YAML node and no tensor lives here. Every default of the tool stands in this file.
+// What a config says, as plain structs without YAML nodes or tensors. Every default of the tool stands in this file.
 #pragma once
 
 #include "config/schema.h"
@@ -13,7 +13,7 @@
 
 namespace palimpsest {
 
-// One set of task options and its number of examples. `options` points to the task's own struct.
+// A `SegmentSpec` is one set of task options with its number of examples. `options` points to the task's own struct.
 struct SegmentSpec {
     std::shared_ptr<const void> options;
     std::int64_t examples = 1000;  // per evaluation, or per epoch where data.mode is fixed
@@ -22,8 +22,8 @@ struct SegmentSpec {
     Source source;
 };
 
-// Options at the level of `task` are defaults of all its segments. An empty valid list means: the test segments, on the valid
-// stream.
+// A `TaskSpec` is the task with its segments. Options at the level of `task` are defaults of all segments. An empty valid list
+// means the test segments on the valid stream.
 struct TaskSpec {
     std::string name;
     std::vector<SegmentSpec> train, valid, test;
@@ -35,11 +35,11 @@ enum class NormKind { layer, rms };
 enum class Init { normal, torch_default, xavier_small };
 enum class EmbeddingInit { normal, unit_normal, spherical };
 
-// One entry of model.layers: a mixer, and options that this layer has to itself.
+// A `Layer` is one entry of model.layers: a mixer, and the options that belong to this layer alone.
 struct Layer {
     static constexpr const char* list_name = "list of layers";
     std::string mixer;
-    Value options;  // a map of those in which it differs from other layers of the mixer; null: none
+    Value options;  // a map of those that differ from the mixer's other layers; null: none
 
     Layer() = default;
     Layer(std::string name) : mixer(std::move(name)) {}
@@ -75,7 +75,7 @@ enum class DecayOn { matrices, all };
 enum class NonFinite { stop, skip, warn };
 
 struct TrainSpec {
-    std::int64_t steps = 1000;  // ignored when epochs > 0
+    std::int64_t steps = 1000;  // not used when epochs > 0
     std::int64_t epochs = 0;
     std::int64_t batch = 64;
     std::string optimizer = "adamw";
@@ -105,12 +105,12 @@ struct DataSpec {
     DataMode mode = DataMode::fresh;
     DataOrder order = DataOrder::shuffled;  // fixed mode: keyed permutation in every epoch, or in order (zoology)
     SegmentOrder segments =
-        SegmentOrder::interleaved;  // which segment step n trains on: spread in proportion, or one after the other (zoology)
-    bool check_overlap = true;      // no test example among the training examples
+        SegmentOrder::interleaved;  // which segment a step trains on: spread in proportion, or one after the other (zoology)
+    bool check_overlap = true;      // a test example among the training examples is an error
 };
 
 enum class AccuracyMean { answers, examples };  // over all answers, or over examples and then over segments (zoology)
-enum class SelectBy { valid, test };            // test only for the recipes of peers that do so
+enum class SelectBy { valid, test };            // select by test only for the recipes of peers that do so
 
 struct EvalSpec {
     AccuracyMean mean = AccuracyMean::answers;
@@ -122,7 +122,7 @@ enum class Device { cpu, cuda };
 enum class Precision { fp32, tf32, bf16 };
 enum class OpsBackend { automatic, reference, chunk, fused };
 
-// Where and how; none of it but the precision and the backend makes another run.
+// A `RuntimeSpec` says where and how a run is computed. Of its keys only the precision and the backend make another run.
 struct RuntimeSpec {
     Device device = Device::cpu;
     std::int64_t threads = 0;               // 0: all cores of the machine
@@ -140,7 +140,7 @@ struct RunSpec {
     ModelSpec model;
     std::map<std::string, std::shared_ptr<const void>>
         mixers;  // options by mixer name, of the mixers whose layers all have the same
-    std::map<std::size_t, std::shared_ptr<const void>> layers;  // options by layer, of the others
+    std::map<std::size_t, std::shared_ptr<const void>> layers;  // options by layer, of the other mixers
     TrainSpec train;
     DataSpec data;
     EvalSpec eval;
@@ -150,28 +150,29 @@ struct RunSpec {
     std::shared_ptr<const Value> written;  // the config with its places, as it stands for this run; null where no config was read
     std::string id;                        // 12 hex digits: hash of (schema version, identity keys that differ from their defaults)
     std::set<std::string> unused;          // keys that were written, but do not count in this run
-    std::vector<std::string> cautions;     // what a person should know of the values that were chosen
+    std::vector<std::string> cautions;     // what a person should know of the chosen values
 
-    // Of layer `index`; nullptr: the mixer's defaults.
+    // Returns the options of layer `index`; nullptr stands for the mixer's defaults.
     std::shared_ptr<const void> options_of(std::size_t index) const;
 };
 
-// "configs/mqar.yaml:14:3: error: " and the message, which is about the key it begins with ("run.threads: 100000 on a machine of
-// …"), else about `key`; the place is that of the next section around it where the key was not written. The message alone where no
-// config was read.
+// Returns "configs/mqar.yaml:14:3: error: " and the message. The place is that of the key with which the message begins
+// ("run.threads: 100000 on a machine of …"), else of `key`; where the key was not written, that of the next section around it.
+// Where no config was read, returns the message alone.
 std::string at_its_place(const RunSpec& run, const std::string& key, const std::string& message);
 
-// The names and schemas that live in floors above: the registries of tasks, mixers and optimizers hand them in.
+// A `Catalog` holds the names and schemas that live in the floors above. The registries of tasks, mixers and optimizers fill it.
 struct Catalog {
     std::vector<std::string> tasks, mixers, optimizers;
     std::function<const AnySchema*(const std::string&name)> task_schema, mixer_schema;  // nullptr: no such name
     // May be empty. Throws Error where a task's options do not fit together; the message gets the place of the option it names.
     std::function<void(const std::string& task, const void* options)> check_task;
-    // May be empty. Throws Error where a mixer's options do not fit together, or not to the model.
+    // May be empty. Throws Error where a mixer's options do not fit together, or do not fit the model.
     std::function<void(const std::string& mixer, const void* options, const ModelSpec& model)> check_mixer;
 };
 
-// One run of a sweep: the spec, and the swept keys with their values ("train.lr" -> "0.001"), in the order of the grid.
+// A `PlannedRun` is one run of a sweep: its spec, and the swept keys with their values ("train.lr" -> "0.001")
+// in the order of the grid.
 struct PlannedRun {
     RunSpec spec;
     std::vector<std::pair<std::string, std::string>> varied;
@@ -185,25 +186,25 @@ struct Experiment {
     bool is_sweep = false;
     std::int64_t lanes = 0;          // sweep.lanes: runs of one shape that train as one model; 0: the planner's choice
     std::vector<std::string> notes;  // e.g. "2 of 12 points are the same run and were merged", cautions
-    std::size_t chosen = 0;          // the run that `only` names; else the first
-    std::string explain;             // the resolved config of that run with each value's origin beside it
+    std::size_t chosen = 0;          // the run that `only` names, else the first
+    std::string explain;             // the resolved config of that run with the origin of each value beside it
 };
 
 // Loads `path` with its bases (looked up beside the file, then in `config_dirs`), applies `overrides` ("a.b=value", later ones
-// win), expands the sweep, validates everything. Throws Error(usage) with all errors. `only` names one run: its number in the plan,
-// or the beginning of its id.
+// win), expands the sweep and validates everything. Throws Error(usage) with all errors. `only` names one run: its number in the
+// plan, or the beginning of its id.
 Experiment load_experiment(const std::string& path, const std::vector<std::string>& overrides, const Catalog& catalog,
                            const std::vector<std::string>& config_dirs, const std::string& only = "");
-// The same from a text (tests; resume from the resolved_yaml of a run folder).
+// Does the same from a text, for tests and to resume from the resolved_yaml of a run folder.
 Experiment parse_experiment(const std::string& name, const std::string& text, const std::vector<std::string>& overrides,
                             const Catalog& catalog, const std::vector<std::string>& config_dirs, const std::string& only = "");
 
-// Schemas of the sections, for `describe` and the reference pages.
+// The schemas of the sections serve `describe` and the reference pages.
 const Schema<ModelSpec>& model_schema();
 const Schema<TrainSpec>& train_schema();
 const Schema<DataSpec>& data_schema();
 const Schema<EvalSpec>& eval_schema();
 const Schema<RuntimeSpec>& runtime_schema();
-const Schema<RunSpec>& run_schema();  // the top level, but for task, mixers, base and sweep
+const Schema<RunSpec>& run_schema();  // the top level without task, mixers, base and sweep
 
 }  // namespace palimpsest

@@ -21,7 +21,7 @@ std::optional<double> number(const Value& value) {
     return ignored.empty() ? std::optional(out) : std::nullopt;
 }
 
-// 1e-2 and 0.01 are the same value.
+// Returns whether two values are the same; 1e-2 and 0.01 are.
 bool same(const Value& a, const Value& b) {
     if (a.kind != b.kind || a.items.size() != b.items.size() || a.entries.size() != b.entries.size()) return false;
     if (a.kind == Value::Kind::scalar) {
@@ -36,7 +36,7 @@ bool same(const Value& a, const Value& b) {
     });
 }
 
-// A map with a name, such as a whole task, goes by it.
+// Returns whether the value is the wanted one. A map with a name, such as a whole task, is matched by that name.
 bool matches(const Value* value, const Value& wanted) {
     if (!value) return false;
     if (const Value* name = value->find("name"); name && wanted.kind != Value::Kind::map) return matches(name, wanted);
@@ -60,7 +60,7 @@ std::vector<std::size_t> indices(const Sweep& sweep, std::size_t point) {
     return index;
 }
 
-// The option that a dotted path names; nullptr where there is none, or where the task or mixer is not known.
+// Returns the option that a dotted path names, or nullptr where there is none or where the task or mixer is not known.
 const Option* find_option(const Value& root, const Catalog& catalog, const std::string& path) {
     const std::string section = path.substr(0, path.find('.')), last = path.substr(path.rfind('.') + 1);
     if (section == "task") {
@@ -77,7 +77,8 @@ const Option* find_option(const Value& root, const Catalog& catalog, const std::
     return option && option->nested ? option->nested->find(last) : option;
 }
 
-// An integer drawn as a number would be an error for each sample; one says it, and the key stays as it is.
+// Takes out integers that are drawn as numbers and reports each key once. The key then keeps its value; otherwise each
+// sample would be an error.
 Sweep without_fractions(const Sweep& sweep, const Value& root, const Catalog& catalog, Diagnostics& errors) {
     Sweep whole = sweep;
     for (Axis& axis : whole.axes)
@@ -114,8 +115,8 @@ public:
             for (const SweptKey& key : axis.keys) settings_.push_back({key.path, key.source, true});
     }
 
-    // File order, the last axis fastest, seeds innermost. Of a sweep that is too large one point is read: what else is wrong should
-    // be told at once. The same errors at point after point are told once, so they end it.
+    // Expands the sweep in file order, the last axis fastest, seeds innermost. Of a sweep that is too large one point is read, so
+    // that other errors are told at once. Errors that repeat from point to point are told once and end the expansion.
     std::vector<std::size_t> expand() {
         const std::size_t all = points_of(sweep_);
         const bool too_large = all > most_runs || static_cast<std::size_t>(sweep_.seeds) > most_runs / all;
@@ -165,8 +166,8 @@ private:
         if (!all_excluded) errors_.add(own);
     }
 
-    // In a point with errors (`written` given) a default may stand for what could not be read: there, what was written has to match
-    // too.
+    // Returns whether an exclusion matches the point. In a point with errors (`written` given) a default may stand for a value that
+    // could not be read, so there the written value has to match too.
     bool is_excluded(const Value& resolved, const Value* written) {
         for (std::size_t e = 0; e < sweep_.exclude.size(); ++e) {
             const std::vector<Exclusion::Entry>& entries = sweep_.exclude[e].entries;
@@ -199,7 +200,7 @@ private:
             return;
         }
         points_.push_back(describe(planned));
-        // A record must not tell a value of what the run does not use.
+        // A record must not give a value to a key that the run does not use.
         std::erase_if(planned.varied, [&](const auto& key) { return run.unused.count(key.first) > 0; });
         for (const std::string& caution : run.cautions)
             if (std::find(experiment_.notes.begin(), experiment_.notes.end(), caution) == experiment_.notes.end())
@@ -207,7 +208,7 @@ private:
         experiment_.runs.push_back(std::move(planned));
     }
 
-    // As the records hold it ("0.001" for 1e-3).
+    // Returns the value as the records hold it ("0.001" for 1e-3).
     static std::string value_text(const SweptKey& key, std::size_t index, const Value& resolved) {
         if (!key.names.empty()) return key.names[index];
         const Value* value = find_path(resolved, key.path);
@@ -216,7 +217,7 @@ private:
 
     void check_exclusions() {
         const bool task_known = keys_.count("task.name") > 0;
-        for (const std::string& name : catalog_.mixers)  // one that no run uses has options too
+        for (const std::string& name : catalog_.mixers)  // a mixer that no run uses has options too
             if (const AnySchema* schema = catalog_.mixer_schema(name))
                 for (const Option& option : schema->options()) keys_.insert("mixers." + name + "." + option.name);
         const std::vector<std::string> known(keys_.begin(), keys_.end());
@@ -229,7 +230,8 @@ private:
             errors_.error(sweep_.exclude.front().source, "'sweep.exclude' leaves no run");
     }
 
-    // What was set for this call, or is swept, and counts in no run. Where a sweep varies what decides, no single point could know.
+    // Reports keys that were set for this call, or are swept, and count in no run. A single point cannot know this where the sweep
+    // varies a decider.
     void check_settings() {
         if (experiment_.runs.empty()) return;
         for (const Setting& s : settings_)
@@ -254,17 +256,17 @@ private:
 
     const Sweep sweep_;
     const Value& root_;
-    std::vector<Setting> settings_;  // those of the sweep at the end, in order of the axes
+    std::vector<Setting> settings_;  // the sweep's settings come last, in order of the axes
     const Catalog& catalog_;
     Experiment& experiment_;
     Diagnostics& errors_;
-    std::set<std::string> effective_;       // of the settings, those that count in some run
-    std::set<std::string> keys_;            // of all points' resolved configs, where something is excluded
-    std::vector<std::size_t> excluded_by_;  // runs, by exclusion
+    std::set<std::string> effective_;       // the settings that count in some run
+    std::set<std::string> keys_;            // of the resolved configs of all points, where something is excluded
+    std::vector<std::size_t> excluded_by_;  // number of runs, by exclusion
     std::size_t excluded_ = 0, repeats_ = 0;
-    std::map<std::string, std::size_t> position_;  // by id
+    std::map<std::string, std::size_t> position_;  // of a run, by its id
     std::vector<std::size_t> point_of_run_;
-    std::vector<std::string> points_;  // of the runs, in words, with keys that they do not use
+    std::vector<std::string> points_;  // the runs' points in words, with keys that the runs do not use
     std::string repeated_;
 };
 

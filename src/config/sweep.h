@@ -1,4 +1,4 @@
-// The sweep block: what it varies, and the runs that come of it. Internal to this floor.
+// The sweep block: what it varies, and the runs that it makes. Internal to this floor.
 #pragma once
 
 #include "config/build.h"
@@ -15,16 +15,17 @@ struct SweptKey {
     std::string distribution;  // of random.draw: "uniform", …
     Source source;             // of the key
     std::vector<Value> values;
-    std::vector<std::string> names;  // of values that are maps with names of their own, such as whole tasks; else empty
+    std::vector<std::string> names;  // of values that are maps with a name, such as whole tasks; else empty
 };
 
-// Keys that advance together: one key of the grid, all keys of the zip, or all that are drawn.
+// An `Axis` holds keys that advance together: one key of the grid, all keys of the zip, or all keys that are drawn.
 struct Axis {
     std::vector<SweptKey> keys;
     std::size_t size = 0;
 };
 
-// One map of `exclude`. A run is left out when its resolved values match all entries; a list stands for any of its items.
+// An `Exclusion` is one map of `exclude`. A run is left out when its resolved values match all entries; a list
+// stands for any of its items.
 struct Exclusion {
     struct Entry {
         std::string path;
@@ -50,14 +51,14 @@ std::size_t points_of(const Sweep& sweep);  // no more than most_runs + 1
 
 Sweep read_sweep(const Value& block, const std::vector<Setting>& settings, Diagnostics& errors);
 
-// Fills the runs and notes of `experiment` and returns the point of the sweep that each run is. `root` is without its sweep.
+// Fills the runs and notes of `experiment`, and returns for each run its point of the sweep. `root` has no sweep any more.
 std::vector<std::size_t> expand_sweep(const Sweep& sweep, const Value& root, const std::vector<Setting>& settings,
                                       const Catalog& catalog, Experiment& experiment, Diagnostics& errors);
-// The config at one point, its seed aside.
+// Returns the config at one point, without the seed of a repetition.
 Value tree_at(const Sweep& sweep, const Value& root, std::size_t point, Diagnostics& errors);
 
-// A distribution of sweep.random.draw: {uniform: [low, high]}, {log_uniform: [low, high]}, {integer: [low, high]}, {choice: [a,
-// b]}. Value i is a function of (seed, path, i) alone. Empty after an error.
+// Draws from a distribution of sweep.random.draw: {uniform: [low, high]}, {log_uniform: [low, high]}, {integer: [low, high]},
+// {choice: [a, b]}. Value i is a function of (seed, path, i) alone. Returns no values after an error.
 std::vector<Value> draw_values(const Value& distribution, const std::string& path, std::int64_t samples, std::int64_t seed,
                                Diagnostics& errors);
 

@@ -1,4 +1,4 @@
-// What a sweep block says. Every key is read or is an error with its place.
+// The sweep block as it is written. Every key is read, or is an error with its place.
 #include "config/schema_fields.h"
 #include "config/sweep.h"
 #include "core/text.h"
@@ -62,7 +62,8 @@ private:
         return false;
     }
 
-    // Whether the key may be swept here. Of two keys one above the other, the upper one comes first or it would undo the lower.
+    // Returns whether the key may be swept here. Where one key lies above another, the upper one must come first, or it
+    // would undo the lower one.
     bool may_sweep(const Value::Entry& entry, const char* block) {
         const std::string first = entry.key.substr(0, entry.key.find('.'));
         if (first == "sweep" || first == "base" || first == "name") {
@@ -145,7 +146,7 @@ private:
         if (draw.entries.empty()) errors_.error(draw.source, "'sweep.random.draw' has no keys");
         for (const Value::Entry& entry : draw.entries) {
             if (!may_sweep(entry, "random.draw")) continue;
-            // Without a number of samples one is drawn: what else is wrong should be told at once.
+            // Where the number of samples is missing one is drawn, so that other errors are told at once.
             std::vector<Value> values = draw_values(entry.value, entry.key, std::max<std::int64_t>(samples, 1), seed, errors_);
             if (values.empty()) continue;
             std::vector<std::string> names;
@@ -206,7 +207,7 @@ private:
 
     Diagnostics& errors_;
     Sweep sweep_;
-    std::vector<SweptKey> together_;  // of the block that is being read
+    std::vector<SweptKey> together_;  // the axes' keys of the block that is being read
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A parsed YAML value that remembers where it came from. yaml-cpp stays behind yaml.cpp; nobody else sees its nodes.
+// A parsed YAML value that remembers where it came from. Only yaml.cpp sees the nodes of yaml-cpp.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,13 @@
 
 namespace palimpsest {
 
-// A file or "<command line>", with its text, so that an error can show the line.
+// A `SourceText` is a file or "<command line>" with its text, so that an error can show the line.
 struct SourceText {
     std::string name;
     std::string text;
 };
 
-// 1-based. For overrides, name is "<command line>" and line is the argument's number.
+// A `Source` is a place, 1-based. For overrides, the name is "<command line>" and the line is the argument's number.
 struct Source {
     std::shared_ptr<const SourceText> text;
     int line = 0;
@@ -41,7 +41,7 @@ struct Value {
     static Value scalar(std::string text, bool quoted = false);
     static Value map(Source source = {});
     static Value list(Source source = {});
-    bool same_content(const Value& other) const;  // whatever the places; a missing value differs from an empty map
+    bool same_content(const Value& other) const;  // compares no places; a missing value differs from an empty map
 };
 
 struct Value::Entry {
@@ -52,25 +52,28 @@ struct Value::Entry {
 
 class Diagnostics;
 
-// Reads a file or a text. Rejects duplicate keys, merge keys, second documents, bombs of aliases and deep nesting, each with its
-// place (the whole list: config/yaml.cpp). Throws Error(usage). An empty text is an empty map.
+// Reads a file or a text. Duplicate keys, merge keys, second documents, bombs of aliases and deep nesting are errors with their
+// places (config/yaml.cpp has the whole list). Throws Error(usage). An empty text is an empty map.
 Value parse_yaml(const std::string& name, const std::string& text);
-Value parse_yaml(const std::string& name, const std::string& text, std::size_t most_values);  // of a file that a program wrote
+Value parse_yaml(const std::string& name, const std::string& text, std::size_t most_values);  // for a file that a program wrote
 Value load_yaml(const std::string& path);
-// The same, with the errors gathered; after a syntax error the result is null.
+// Gathers the errors instead of throwing them. After a syntax error the result is null.
 Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors);
 
-// The YAML after the '=' of a command-line argument. `text` holds all arguments, one a line; `column` is where the value begins.
+// Reads the YAML after the '=' of a command-line argument. `text` holds all arguments, one a line; `column`
+// is where the value begins.
 Value parse_argument(std::shared_ptr<const SourceText> text, int argument, int column, const std::string& yaml,
                      Diagnostics& errors);
 
-// YAML that both this reader and PyYAML read back to the same values (1.0e-05, quoted "no"). Maps and lists of maps in block style.
+// Writes YAML that this reader and PyYAML read back to the same values (1.0e-05, quoted "no"). Maps and lists of
+// maps are in block style.
 std::string emit_yaml(const Value& value);
-// The same with "  # comment" after every line that holds a value; `comment` gets the path ("train.lr", "task.test.0.pairs").
+// Writes the same with "  # comment" after every line that holds a value; `comment` gets its path ("train.lr",
+// "task.test.0.pairs").
 std::string emit_yaml(const Value& value, const std::function<std::string(const std::string& path)>& comment);
 std::string emit_flow(const Value& value);  // on one line
 
-// True when plain `text` reads back as this text, here and in PyYAML, in block and flow style.
+// Returns whether plain `text` reads back as this text, here and in PyYAML, in block and flow style.
 bool plain_text_is_safe(std::string_view text);
 
 }  // namespace palimpsest

@@ -1,8 +1,8 @@
-// yaml-cpp, wrapped once (0.7 on Debian 12, 0.8 on Ubuntu 24.04). We take its events, not its nodes: the nodes accept duplicate
-// keys, lose marks when cloned, give aliases the place of their anchor and convert "no" to false. What is rejected here, with its
-// place: duplicate and non-text keys, merge keys, tags, further documents, nesting beyond 64 levels, more than 100,000 values
-// (aliases counted each time they are used), bytes that are not UTF-8, and characters that YAML 1.1 and 1.2 take for different
-// things.
+// yaml-cpp, wrapped once (0.7 on Debian 12, 0.8 on Ubuntu 24.04). This file takes its events, not its nodes: the nodes accept
+// duplicate keys, lose marks when cloned, give aliases the place of their anchor and convert "no" to false. The reader rejects,
+// with their place: duplicate and non-text keys, merge keys, tags, further documents, nesting beyond 64 levels, more than 100,000
+// values (aliases counted each time they are used), bytes that are not UTF-8, and characters that YAML 1.1 and 1.2 take for
+// different things.
 #include "config/characters.h"
 #include "config/diagnostics.h"
 #include "config/value.h"
@@ -23,12 +23,12 @@ namespace {
 
 constexpr std::size_t deepest = 64, most_values = 100'000;
 
-struct Fatal {  // ends the parse; caught in parse()
+struct Fatal {  // ends the parse; parse() catches it
     Source where;
     std::string message;
 };
 
-// From yaml-cpp's marks (lines and bytes from 0) to ours (lines and characters from 1).
+// `Places` turns yaml-cpp's marks (lines and bytes from 0) into ours (lines and characters from 1).
 class Places {
 public:
     Places(std::shared_ptr<const SourceText> text, const std::string& yaml, int argument, int column)
@@ -56,7 +56,7 @@ public:
         return mark.line < 0 ? std::string_view()
                              : rest_of_line(static_cast<std::size_t>(mark.line), static_cast<std::size_t>(mark.column));
     }
-    // Of a quoted text, from its quote on.
+    // Returns the quoted text at the mark, from its quote on.
     std::string_view quoted(const YAML::Mark& mark) const {
         std::string_view rest =
             std::string_view(yaml_).substr(std::min(yaml_.size(), static_cast<std::size_t>(std::max(0, mark.pos))));
@@ -65,7 +65,8 @@ public:
     }
 
 private:
-    // Counted on from the place asked for last: places are asked for in the order of the text, and a line may be a megabyte long.
+    // Counts on from the place of the last call, because places are asked for in the order of the text, and a
+    // line may be a megabyte long.
     std::size_t characters_before(std::size_t line, std::size_t byte) const {
         if (line != last_line_ || byte < last_byte_) last_line_ = line, last_byte_ = last_characters_ = 0;
         const std::string_view more = rest_of_line(line, last_byte_).substr(0, byte - last_byte_);
@@ -82,7 +83,7 @@ private:
     mutable std::size_t last_line_ = 0, last_byte_ = 0, last_characters_ = 0;
 };
 
-// yaml-cpp lets the end of the text close a quote.
+// Returns whether the quote is closed, since yaml-cpp lets the end of the text close it.
 bool quote_is_closed(std::string_view quoted) {
     for (std::size_t i = 1; i < quoted.size(); ++i) {
         const bool pair = quoted[0] == '"' ? quoted[i] == '\\' : quoted.substr(i).starts_with("''");
@@ -92,7 +93,7 @@ bool quote_is_closed(std::string_view quoted) {
     return quoted.empty();
 }
 
-// yaml-cpp writes \N and \_ (U+0085 and U+00A0) as one byte each, which is not UTF-8.
+// Mends the escapes \N and \_ (U+0085 and U+00A0), which yaml-cpp writes as one byte each, not as UTF-8.
 std::string mend_escapes(const std::string& text) {
     std::string mended;
     for (std::size_t i = 0; i < text.size();) {
@@ -122,7 +123,7 @@ public:
         const std::string_view word = places_.rest_of_line(mark);
         const bool written =
             word.starts_with('~') || word.starts_with("null") || word.starts_with("Null") || word.starts_with("NULL");
-        // Of "lr:" with nothing after it the mark is that of whatever comes next; the key is a better place.
+        // The mark of "lr:" with nothing after it is that of the next token; the key is a better place.
         value.source = !written && !frames_.empty() && frames_.back().has_key ? frames_.back().key_source : places_.at(mark);
         finish(std::move(value), anchor, 1, 0);
     }
@@ -144,7 +145,7 @@ public:
         count(1, here, "in one config");
         const std::string_view quoted = tag == "!" ? places_.quoted(mark) : std::string_view();
         if (!quote_is_closed(quoted)) throw Fatal{here, "a quote is not closed"};
-        if (text.empty() && quoted.size() > 1 && quoted[1] != quoted[0])  // yaml-cpp loses them
+        if (text.empty() && quoted.size() > 1 && quoted[1] != quoted[0])  // yaml-cpp loses such line ends
             throw Fatal{here, "a text of line ends alone is not read so; write \"\\n\""};
         Value value = Value::scalar(mend_escapes(text), tag == "!");
         value.source = here;
@@ -258,7 +259,7 @@ private:
     int documents_ = 0;
 };
 
-// yaml-cpp's messages speak of its scanner; these speak of the text.
+// Reports a yaml-cpp error in words about the text; yaml-cpp's own messages speak of its scanner.
 void report(const YAML::Exception& error, const Places& places, const Source& innermost, Diagnostics& errors) {
     const std::string& message = error.msg;
     const auto is = [&](const char* theirs) { return message.find(theirs) != std::string::npos; };
@@ -290,7 +291,7 @@ void report(const YAML::Exception& error, const Places& places, const Source& in
     errors.error(where, message);
 }
 
-// yaml-cpp takes 0x04 and NUL for the end of the text and guesses UTF-16: nothing of that may reach it.
+// Refuses characters that yaml-cpp must not see: it takes 0x04 and NUL for the end of the text, and guesses UTF-16.
 void check_characters(const std::string& yaml, const Places& places) {
     std::size_t line = 0, start = 0;
     for (std::size_t i = 0; i < yaml.size();) {
