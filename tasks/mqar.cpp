@@ -1,17 +1,18 @@
-// Multi-query associative recall (Arora et al. 2023, "Zoology"): pairs first, then each key again at a power-law distance.
+// Multi-query associative recall (Arora et al. 2023, "Zoology"): first pairs of key and value, then each key again
+// at a power-law distance.
 //
 //     length 16, pairs 2:   k7 v3 k1 v9 | k1 .  .  .  k7 .  .  .  .  .  .  .
 //     predicted at the keys of the second part:   v9          v3
 //
-// The second part is a row of slots, wide enough for a pair. Each question takes a slot of its own, slot i = 1, 2, … with
-// probability in proportion to i ^ (power_a - 1): 0.01 asks soon after the pairs, 1 anywhere.
+// The second part is a row of slots, each wide enough for a pair. Each question takes a slot of its own: slot i = 1, 2, … with
+// probability in proportion to i ^ (power_a - 1), so 0.01 asks soon after the pairs and 1 anywhere.
 #include "task/draw.h"
 #include "task/filler.h"
 #include "task/sinks.h"
 
 namespace palimpsest {
 
-struct MqarProgram : EventProgram {  // table: the weight of each slot
+struct MqarProgram : EventProgram {  // its table holds the weight of each slot
     std::int64_t pairs = 0;
     bool values_distinct = true;
     FillerKind filler = FillerKind::zero;

@@ -1,10 +1,10 @@
-// Needles in a haystack (after Kamradt's test and RULER, Hsieh et al. 2024): a few facts at chosen depths of a long text, asked at
-// its end.
+// Needles in a haystack (after Kamradt's test and RULER, Hsieh et al. 2024): a few facts at chosen depths of a
+// long text, asked at its end.
 //
 //     length 16, needles 1, distractors 1, filler repeated, pattern 2:   a b a b k7 v3 a b a k1 v9 b a b a | k7
 //     predicted at the last key: v3.  k1 is a distractor: written like a needle, never asked.
 //
-// Depth is the share of the haystack's filler before a needle: 0 the very start, 100 right before the questions.
+// The depth of a needle is the share of the haystack's filler before it: 0 is the very start, 100 right before the questions.
 #include "task/draw.h"
 #include "task/filler.h"
 #include "task/sinks.h"
@@ -24,7 +24,7 @@ struct NeedleProgram : EventProgram {
         const RandomOrder order(needles, rng);
         const Filler straw(FillerKind::random, shape.vocabulary, keys, facts);
 
-        // Facts 0 … needles - 1 are asked. By insertion sorted by depth; equal depths stand in either order.
+        // Facts 0 … needles - 1 are asked. Insertion sorts the facts by depth; equal depths stand in either order.
         std::int64_t *depth = sink.scratch(), *fact = depth + facts, *repeated = fact + facts;
         for (std::int64_t i = 0; i < facts; ++i) {
             const std::int64_t low = i < needles ? shallowest : 0, high = i < needles ? deepest : haystack;

@@ -1,15 +1,15 @@
-// Facts that are rewritten in place: what does a memory answer, the latest value or an earlier one?
+// Facts that are rewritten in place: does a memory answer the latest value or an earlier one?
 //
 //     length 16, pairs 2, overwrites 1:   k7 v3 k1 v9 k7 v5 .  .  k1 v2 .  .  k1 .  k7 .
 //     predicted at the last two keys:                                         v2    v5      (v9 and v3 are stale)
 //
-// The sequence is a row of slots, each wide enough for a write; a read and the filler behind it take one slot too. Key i has a
-// script of fixed length: its first write, then its changes, some with a read before them. Only the order of the keys' events is
-// random:
+// The sequence is a row of slots, each wide enough for a write; a read and the filler behind it take one slot too. Key
+// i has a script of fixed length: its first write, then its changes, some with a read before them. Only the order of
+// the keys' events is random:
 //   interleaved  one random order of all events
 //   blocked      all first writes, then all first changes, then all second changes, …; the order within a block is random
-// At the end every asked key is read once. Without `distance` the free slots fall anywhere; with it, the last writes and their
-// reads form a tail in which each read stands exactly its distance behind its write, and all free slots lie in that tail.
+// At the end every asked key is read once. Without `distance` the free slots fall anywhere. With `distance`, the last writes and
+// their reads form a tail in which each read stands exactly its distance behind its write, and all free slots lie in that tail.
 #include "task/draw.h"
 #include "task/filler.h"
 #include "task/sinks.h"
@@ -22,14 +22,14 @@ struct OverwriteProgram : EventProgram {
     std::int64_t changes = 0;                        // of all keys together
     std::int64_t between = 0;                        // reads before a change
     std::int64_t asked = 0;                          // keys read at the end
-    std::int64_t tail = 0, near = 0, far = 0;        // slots of the tail; steps from a last write to its read. tail 0: no distance
+    std::int64_t tail = 0, near = 0, far = 0;        // slots of the tail (0: no distance); steps from a last write to its read
     bool blocked = false, values_distinct = true, revert = false;
     FillerKind filler = FillerKind::zero;
 
     PALIMPSEST_HD std::int64_t changes_of(std::int64_t i) const { return i < updated ? spread(fewest, most, i, updated) : 0; }
 
     template <class Sink>
-    struct Page;  // an example while it is written
+    struct Page;  // an example while it is being written
 
     template <class Sink>
     PALIMPSEST_HD void emit(Rng& rng, Sink& sink) const {
@@ -46,9 +46,10 @@ struct OverwriteProgram::Page {
     const Vocabulary& v = p.shape.vocabulary;
     Rng& rng;
     Sink& sink;
-    const RandomOrder keys, values, order, change_order, steps;  // order: which keys are asked; steps: which gets which distance
+    const RandomOrder keys, values, order, change_order,
+        steps;  // order: which keys are asked; steps: which key gets which distance
     const Filler noise;
-    std::int64_t *tree, *written, *held, *first, *change_index, *in_tail, *read_before, *slots;  // read_before: by change
+    std::int64_t *tree, *written, *held, *first, *change_index, *in_tail, *read_before, *slots;  // read_before: one entry a change
     std::int64_t values_used = 0;
 
     PALIMPSEST_HD Page(const OverwriteProgram& program, Rng& r, Sink& s)
@@ -78,7 +79,7 @@ struct OverwriteProgram::Page {
         for (std::int64_t i = 0; p.tail > 0 && i < p.asked; ++i) in_tail[order(i)] = 1;
     }
 
-    // Events of key i in the main part: write number `write` (0: the first) and the read before it.
+    // Returns the number of events of key i in the main part: write number `write` (0: the first) and the read before it.
     PALIMPSEST_HD std::int64_t events(std::int64_t i, std::int64_t write) const {
         const std::int64_t last = p.changes_of(i);
         if (write > last) return 0;
@@ -89,7 +90,7 @@ struct OverwriteProgram::Page {
     PALIMPSEST_HD void main_part() {
         std::int64_t events_left = p.pairs + p.changes + p.between + (p.tail > 0 ? -p.asked : p.asked);
         std::int64_t slots_left = p.tail > 0 ? events_left : p.shape.length / v.width();
-        // Every way to leave slots free among the events is equally likely.
+        // Slots are left free so that every way to spread them among the events is equally likely.
         const auto spend_slot = [&] {
             for (; uniform(rng, slots_left) >= events_left; --slots_left) noise.lay(sink, rng, v.width());
             --slots_left;
@@ -122,7 +123,7 @@ struct OverwriteProgram::Page {
         }
     }
 
-    // A write and its read are placed together at the first fitting place after a random one; compile() made sure there is one.
+    // Places a write and its read together at the first fitting place after a random one; compile() made sure there is one.
     PALIMPSEST_HD void tail_part() {
         for (std::int64_t slot = 0; slot < p.tail; ++slot) slots[slot] = 0;
         for (std::int64_t i = 0; i < p.asked; ++i) {
@@ -144,7 +145,7 @@ struct OverwriteProgram::Page {
         if (change > 1 && p.revert && change == p.changes_of(i)) held[i] = first[i];
         else if (p.values_distinct) held[i] = values(values_used++);
         else if (change == 0) held[i] = uniform(rng, v.value_count());
-        else held[i] = (held[i] + 1 + uniform(rng, v.value_count() - 1)) % v.value_count();  // any other
+        else held[i] = (held[i] + 1 + uniform(rng, v.value_count() - 1)) % v.value_count();  // any value but the one held
         if (change == 0) first[i] = held[i];
         sink.write(keys(i), held[i]);
     }
@@ -262,8 +263,8 @@ struct OverwriteTask {
         return {p};
     }
 
-    // Steps of k slots are distances of 1 + (k - 1) * width positions. A pair already placed rules out at most four places of
-    // another, so with places for 4 * (asked - 1) + 1 at the largest step every pair finds one.
+    // Converts distances to steps: a step of k slots is a distance of 1 + (k - 1) * width positions. A pair already placed rules
+    // out at most four places of another, so with 4 * (asked - 1) + 1 places at the largest step every pair finds one.
     static void place_tail(OverwriteProgram& p, const Range& distance, std::int64_t width, std::int64_t tail) {
         if (distance.low < 1) fail(ExitCode::usage, "distance {}..{} starts below 1", distance.low, distance.high);
         p.near = (distance.low - 1 + width - 1) / width + 1;

@@ -1,4 +1,4 @@
-// Which examples a batch holds, for host and device alike: a kernel asks for the number of a row as the host does.
+// Which examples a batch holds. Host and device share this file, so a kernel computes the number of a row as the host does.
 #pragma once
 
 #include "core/philox.h"
@@ -7,18 +7,18 @@
 
 namespace palimpsest {
 
-// The part of a segment that one batch takes. Training segments never share draws: `segment` stands in the bits of an example's
-// number above any count of examples.
+// A `BatchRange` is the part of a segment that one batch takes. Training segments never share draws: `segment` occupies the bits of
+// an example's number above any count of examples.
 struct BatchRange {
     std::uint64_t segment = 0;   // the segment's number, shifted by segment_bits
-    std::uint64_t first = 0;     // place of the batch's first example
+    std::uint64_t first = 0;     // place of the batch's first example in the segment
     std::uint64_t epoch = 0;     // keys the permutation, together with the segment and the lane's seed
-    std::uint32_t examples = 0;  // of the segment
+    std::uint32_t examples = 0;  // number of examples of the segment
     bool shuffled = false;       // places go through a permutation of all examples
 };
 constexpr int segment_bits = 40;
 
-// The numbers of a batch's examples in one lane. The lane's seed keys the permutation and nothing else.
+// `BatchIds` gives the numbers of a batch's examples in one lane. The lane's seed keys the permutation and nothing else.
 class BatchIds {
 public:
     PALIMPSEST_HD BatchIds(const BatchRange& range, std::uint64_t seed)

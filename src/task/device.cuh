@@ -9,9 +9,8 @@
 
 namespace palimpsest {
 
-// One thread an example. A thread goes through its events one after the other and waits for its own memory most of the time, so
-// that few threads a block, over many multiprocessors, are quicker than full warps: their working memory then stays in the first
-// cache.
+// Lays out one example in each thread. A thread plays its events one after the other and mostly waits for its own memory, so few
+// threads a block, over many multiprocessors, are quicker than full warps: their working memory then stays in the first cache.
 template <class P>
 __global__ void layout_kernel(P program, Stream stream, DeviceBatch batch) {
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,5 +1,5 @@
-// The host's view of batches that a GPU makes by the programs that make them on the host. It needs no header of CUDA: device.cuh
-// has the kernel, and registers a launcher for each task that nvcc has compiled.
+// The host's view of batches that a GPU makes. The programs are those that make batches on the host. This header needs none of
+// CUDA: device.cuh has the kernel, and registers a launcher for each task that nvcc has compiled.
 #pragma once
 
 #include "task/batch_ids.h"
@@ -10,25 +10,25 @@
 
 namespace palimpsest {
 
-// One batch for every lane. All pointers are to memory of the device but `fault`.
+// A `DeviceBatch` is one batch for every lane. All pointers except `fault` are to memory of the device.
 struct DeviceBatch {
     BatchRange range;
     const std::uint64_t* seeds = nullptr;  // [R]
     std::int64_t lanes = 0, rows = 0;      // R, B
-    const std::uint32_t* table = nullptr;  // a copy of the program's table; null where it has none
+    const std::uint32_t* table = nullptr;  // a copy of the program's table; null where the program has none
     BatchView out;                         // [R * B, …]
     std::int64_t* workspace = nullptr;     // [R * B, workspace_words]
-    // Pinned memory of the host, 0 while all is well. The first program that breaks its shape leaves `mark` there, and its row is
-    // zeros: no token may be one that the embedding lacks, or the error of the device would come before ours.
+    // Pinned memory of the host, 0 while all is well. The first program that breaks its shape writes `mark` there and leaves a row
+    // of zeros: a token that the embedding lacks would raise an error of the device before ours.
     std::int64_t* fault = nullptr;
     std::int64_t mark = 0;
     void* stream = nullptr;  // a cudaStream_t
 };
 
-// Enqueues the making of a batch. Returns nullptr, or what CUDA says against it.
+// A `DeviceLauncher` enqueues the making of a batch. It returns nullptr, or the text of CUDA's error.
 using DeviceLauncher = const char* (*)(const EventProgram& program, Stream stream, const DeviceBatch& batch);
 
-// By type of program; find returns nullptr for one that nvcc has not compiled.
+// Launchers are kept by type of program. `find` returns nullptr for a program that nvcc has not compiled.
 void register_device_launcher(const std::type_info& program, DeviceLauncher launcher);
 DeviceLauncher find_device_launcher(const std::type_info& program);
 

@@ -1,4 +1,4 @@
-// Random choices of tasks: integers only, for host and device. Counts stay below 2^31.
+// Random choices of tasks, with integers only, for host and device. Counts stay below 2^31.
 #pragma once
 
 #include "core/philox.h"
@@ -7,10 +7,11 @@
 
 namespace palimpsest {
 
-// Uniform in [0, n).
+// Returns a number uniform in [0, n).
 PALIMPSEST_HD inline std::int64_t uniform(Rng& rng, std::int64_t n) { return rng.below(static_cast<std::uint32_t>(n)); }
 
-// The numbers 0 … n - 1 in random order, without memory: order(0), order(1), … are a sample without replacement.
+// `RandomOrder` holds the numbers 0 … n - 1 in random order in constant memory: order(0), order(1), … are a
+// sample without replacement.
 class RandomOrder {
 public:
     PALIMPSEST_HD RandomOrder(std::int64_t n, Rng& rng) : permutation_(static_cast<std::uint32_t>(n), rng) {}
@@ -20,12 +21,12 @@ private:
     Permutation permutation_;
 };
 
-// Draws indices in proportion to weights that may be lowered between draws: lowering a drawn index to 0 samples without
-// replacement, lowering it by 1 makes a uniformly random order of a multiset. A Fenwick tree: O(log size) a draw, however skewed
-// the weights. The sum of the weights must stay below 2^31.
+// `WeightedDraw` draws indices in proportion to weights that may be lowered between draws. Lowering a drawn index to 0 samples
+// without replacement; lowering it by 1 makes a uniformly random order of a multiset. A Fenwick tree makes a draw O(log size),
+// however skewed the weights. The sum of the weights must stay below 2^31.
 class WeightedDraw {
 public:
-    // `tree` holds `size` words and belongs to the caller; weight(i) is the weight of index i.
+    // `tree` is memory of the caller for `size` words; weight(i) is the weight of index i.
     template <class Weight>
     PALIMPSEST_HD WeightedDraw(std::int64_t* tree, std::int64_t size, Weight weight) : tree_(tree), size_(size) {
         for (std::int64_t i = 0; i < size; ++i) tree_[i] = 0;
@@ -41,7 +42,7 @@ public:
 
     PALIMPSEST_HD std::int64_t total() const { return total_; }
 
-    // total() must not be 0.
+    // Returns a drawn index. total() must not be 0.
     PALIMPSEST_HD std::int64_t draw(Rng& rng) const {
         std::int64_t rest = uniform(rng, total_), index = 0;
         for (std::int64_t step = top_; step > 0; step /= 2) {
@@ -63,7 +64,8 @@ private:
     std::int64_t size_, total_ = 0, top_ = 1;
 };
 
-// Spreads `count` things over low … high in a fixed, even way: thing i gets this number. Four things over 0..3 get 0, 1, 2, 3.
+// Spreads `count` things evenly, without chance, over low … high, and returns the number of thing i. Four things
+// over 0..3 get 0, 1, 2, 3.
 PALIMPSEST_HD inline std::int64_t spread(std::int64_t low, std::int64_t high, std::int64_t i, std::int64_t count) {
     return low + (2 * i + 1) * (high - low + 1) / (2 * count);
 }

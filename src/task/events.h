@@ -1,10 +1,10 @@
-// What a task says, in words that host and device compilers both read: no fmt, no torch, no containers.
+// Tasks as programs of events, in words that host and device compilers both read: no fmt, no torch, no containers.
 //
-// A task is a program of events. Its parameter struct derives from EventProgram and has
+// A task's parameter struct derives from EventProgram and has
 //
 //     template <class Sink> PALIMPSEST_HD void emit(Rng& rng, Sink& sink) const;
 //
-// which calls these, in the order of the sequence:
+// `emit` calls these members of the sink in the order of the sequence:
 //
 //     sink.write(key, value)   the fact "key holds value from here on"; key_tokens + value_tokens positions
 //     sink.remove(key)         "key holds nothing from here on"; as long as a write, `removed` stands where the value would
@@ -14,9 +14,9 @@
 //     sink.gap(n)              n positions of the filler token 0
 //     sink.scratch()           `scratch` words of working memory; they hold anything at first
 //
-// Keys are numbers in [0, keys ^ key_tokens), values in [0, values ^ value_tokens). `emit` is a pure function of (*this, rng), uses
-// integers only, and fills exactly shape.length positions with exactly shape.queries reads. It may only read a key that holds a
-// value.
+// Keys are numbers in [0, keys ^ key_tokens), values in [0, values ^ value_tokens). `emit` is a pure function of (*this,
+// rng), uses integers only, and fills exactly shape.length positions with exactly shape.queries reads. It may only read
+// a key that holds a value.
 #pragma once
 
 #include "core/philox.h"
@@ -25,8 +25,8 @@
 
 namespace palimpsest {
 
-// Token ids: keys [key_first, key_first + keys), values [value_first, value_first + values), filler 0. A key of several tokens is a
-// number in base `keys`, most significant token first; the same for values.
+// The `Vocabulary` maps token ids: keys [key_first, key_first + keys), values [value_first, value_first + values), filler 0. A key
+// of several tokens is a number in base `keys`, most significant token first; so is a value in base `values`.
 struct Vocabulary {
     std::int64_t size = 0;
     std::int64_t key_first = 1, keys = 0, value_first = 0, values = 0;
@@ -45,37 +45,38 @@ private:
     }
 };
 
-// Static facts of a segment: every example has exactly these.
+// A `Shape` holds the fixed facts of a segment; every example has exactly these.
 struct Shape {
     std::int64_t length = 0;          // T
     std::int64_t queries = 0;         // Q, scored answers of an example
-    std::int64_t writes = 0;          // most writes and removals of an example (sizes of the sinks' logs)
+    std::int64_t writes = 0;          // most writes and removals of an example (capacity of the sinks' logs)
     std::int64_t max_overwrites = 0;  // most changes of one key
     Vocabulary vocabulary;
 };
 
-// Order persisted in run.h5 (/eval/answer_class): do not renumber.
+// An `Answer` is the class of a predicted answer. run.h5 persists the numbers (/eval/answer_class): do not renumber.
 enum class Answer : std::int8_t { correct = 0, stale = 1, other_current = 2, other_former = 3, unbound = 4, not_a_value = 5 };
 constexpr int answer_classes = 6;
 
-// Shallow policies, scored by the same judge on the same examples: a result is read against the best of them.
+// A `Policy` is a shallow way to answer. Policies are scored by the same judge on the same examples: a result is read
+// against the best of them.
 enum class Policy : std::int8_t { last_written = 0, first_of_key = 1, random_of_key = 2, random_of_row = 3, majority_of_row = 4 };
 constexpr int policies = 5;
 
-// Where a batch is written: row-major, owned by the caller. m = value_tokens.
+// A `BatchView` is where a batch is written: row-major memory of the caller. m = value_tokens.
 struct BatchView {
     std::int64_t* tokens = nullptr;      // [B, T]
     std::int64_t* positions = nullptr;   // [B, Q, m]  the position at which value token j is predicted
     std::int64_t* targets = nullptr;     // [B, Q, m]  token ids
-    std::int64_t* distance = nullptr;    // [B, Q]     first token of the read - last token of the key's last write; may be null
+    std::int64_t* distance = nullptr;    // first token of the read - last token of the key's last write; may be null
     std::int64_t* overwrites = nullptr;  // [B, Q]     changes of the key before the read; may be null
 };
 
-// Base of a task's parameter struct. Trivially copyable: it is handed to kernels by value.
+// `EventProgram` is the base of a task's parameter struct. The struct must be trivially copyable, because kernels take it by value.
 struct EventProgram {
     Shape shape;
     std::int64_t scratch = 0;              // words of working memory that emit uses
-    const std::uint32_t* table = nullptr;  // integer weights made once on the host (whoever runs the program owns them)
+    const std::uint32_t* table = nullptr;  // integer weights made once on the host; the Program that runs this owns them
     std::int64_t table_size = 0;
 };
 

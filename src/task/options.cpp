@@ -6,7 +6,7 @@ namespace palimpsest {
 
 namespace {
 
-constexpr std::int64_t most_ids = 2'147'483'647;  // the random draws are 32 bits wide
+constexpr std::int64_t most_ids = 2'147'483'647;  // random draws are 32 bits wide
 
 bool too_many(std::int64_t base, std::int64_t exponent) {
     std::int64_t result = 1;

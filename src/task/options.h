@@ -1,5 +1,5 @@
-// Options that most tasks share: the vocabulary. A task's options derive from VocabularyOptions and hand their schema to
-// add_vocabulary. Host only.
+// The vocabulary options that most tasks share. A task's options derive from VocabularyOptions, and add_vocabulary adds the options
+// to the task's schema. Host only.
 #pragma once
 
 #include "config/schema.h"
@@ -30,10 +30,10 @@ Schema<Options> add_vocabulary(Schema<Options> schema) {
     return schema;
 }
 
-// Throws Error(usage) where the numbers do not fit together.
+// Returns the vocabulary of the options. Throws Error(usage) where the numbers do not fit together.
 Vocabulary make_vocabulary(const VocabularyOptions& options);
 
-// Throw Error(usage) when there are fewer than `needed`; `what` says who needs them ("4 pairs").
+// Throw Error(usage) where the vocabulary has fewer than `needed`; `what` names what needs them ("4 pairs").
 void need_keys(const Vocabulary& vocabulary, std::int64_t needed, std::string_view what);
 void need_values(const Vocabulary& vocabulary, std::int64_t needed, std::string_view what);
 

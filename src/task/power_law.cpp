@@ -9,7 +9,7 @@ namespace {
 
 constexpr double ln_2 = 0x1.62e42fefa39efp-1;
 
-// log2(x) of a number x >= 1, to about 1e-15: 2 atanh((m - 1) / (m + 1)) for a mantissa m between 1/sqrt 2 and sqrt 2.
+// Returns log2(x) of a number x >= 1, to about 1e-15: 2 atanh((m - 1) / (m + 1)) for a mantissa m between 1/sqrt 2 and sqrt 2.
 double log2_of(double x) {
     int exponent = 0;
     double m = std::frexp(x, &exponent);
@@ -23,7 +23,7 @@ double log2_of(double x) {
     return exponent + 2 * s * sum / ln_2;
 }
 
-// 2^y for y <= 0, to about 1e-15: 2^whole times the series of exp(rest ln 2) for a rest between -1/2 and 1/2.
+// Returns 2^y for y <= 0, to about 1e-15: 2^whole times the series of exp(rest ln 2) for a rest between -1/2 and 1/2.
 double exp2_of(double y) {
     if (y < -1000) return 0;
     const double whole = std::floor(y + 0.5), x = (y - whole) * ln_2;
@@ -35,7 +35,7 @@ double exp2_of(double y) {
 }  // namespace
 
 std::vector<std::uint32_t> power_law(std::int64_t count, double exponent) {
-    // Relative to the largest weight, so that nothing overflows.
+    // Weights are relative to the largest one, so that nothing overflows.
     const double largest = exponent > 0 && count > 0 ? log2_of(static_cast<double>(count)) : 0;
     std::vector<double> weights;
     double sum = 0;

@@ -10,7 +10,7 @@ namespace palimpsest {
 
 void for_ranges(std::size_t count, std::int64_t positions_each, int threads,
                 const std::function<void(std::size_t, std::size_t)>& work) {
-    // Below this a thread costs more than it saves (some 30 us to start one, 10 to 90 ns a position).
+    // Below this number a thread costs more than it saves (some 30 us to start one, 10 to 90 ns a position).
     constexpr std::size_t positions_per_thread = 16'000;
     const std::size_t useful = count * static_cast<std::size_t>(positions_each) / positions_per_thread;
     const std::size_t parts = std::clamp<std::size_t>(useful, 1, static_cast<std::size_t>(std::max(threads, 1)));

@@ -1,4 +1,5 @@
-// From a task file to a Program and a registered Task. Host only: a task file includes it under #ifndef __CUDACC__. It wants
+// From a task file to a Program and a registered Task. Host only: a task file includes this header under
+// #ifndef __CUDACC__ and defines
 //
 //     struct NameTask {
 //         using Options = …;                                        // plain struct, bound by the schema
@@ -31,7 +32,7 @@ struct Compiled {
     std::vector<std::uint32_t> table{};  // becomes program.table
 };
 
-// Calls work(begin, end) over [0, count), on several threads where there is enough to do. The first exception comes through.
+// Calls work(begin, end) over [0, count), on several threads where there is enough to do. Rethrows the first exception.
 void for_ranges(std::size_t count, std::int64_t positions_each, int threads,
                 const std::function<void(std::size_t, std::size_t)>& work);
 

@@ -13,7 +13,7 @@ namespace palimpsest {
 
 namespace {
 
-// A function's static: registrations of other files run before main, in any order.
+// The registry is a static of a function, because registrations of other files run before main, in any order.
 std::map<std::string, std::unique_ptr<Task>, std::less<>>& registry() {
     static std::map<std::string, std::unique_ptr<Task>, std::less<>> tasks;
     return tasks;

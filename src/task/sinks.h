@@ -1,5 +1,5 @@
-// What is made of a task's events: a batch (LayoutSink), a judgement of predicted answers (JudgeSink), the answers of a shallow
-// policy (PolicySink). All replay the same program, on host and device; trace.h holds the host-only fourth.
+// Sinks turn a task's events into a batch (LayoutSink), a judgement of predicted answers (JudgeSink) or the answers of a shallow
+// policy (PolicySink). All replay the same program, on host and device; trace.h holds a fourth sink for the host only.
 #pragma once
 
 #include "task/draw.h"
@@ -9,15 +9,15 @@
 
 namespace palimpsest {
 
-// What a key holds at a moment.
+// A `Fact` is what a key holds at a moment.
 struct Fact {
     std::int64_t value = -1;   // -1: never written, or removed
     std::int64_t end = -1;     // position of the last token of the last write
-    std::int64_t changes = 0;  // writes that changed it
+    std::int64_t changes = 0;  // writes that changed the key's value
 };
 
-// Every write so far, in order. The last entry of a key is current, earlier ones are former. A table of open addresses leads from a
-// key to its last entry, so that a row of a thousand tokens takes no scan for each of its questions.
+// A `WriteLog` holds every write so far, in order. The last entry of a key is current, earlier ones are former. A table of open
+// addresses leads from a key to its last entry, so that a row of a thousand tokens needs no scan for each of its questions.
 class WriteLog {
 public:
     PALIMPSEST_HD static std::int64_t words(std::int64_t capacity) { return 4 * capacity + slots(capacity); }
@@ -56,14 +56,14 @@ public:
     PALIMPSEST_HD bool is_current(std::int64_t i) const { return last_[slot(keys_[i])] == i; }
 
 private:
-    // At least twice the entries, so that a search ends soon; a power of two.
+    // Returns the size of the table: a power of two, at least twice the entries, so that a search ends soon.
     PALIMPSEST_HD static std::int64_t slots(std::int64_t capacity) {
         std::int64_t count = 2;
         while (count < 2 * capacity) count *= 2;
         return count;
     }
 
-    // Where a key's last entry is kept, or would be.
+    // Returns the slot that holds a key's last entry, or would hold it.
     PALIMPSEST_HD std::int64_t slot(std::int64_t key) const {
         auto at = static_cast<std::int64_t>(static_cast<std::uint64_t>(key) * 0x9E3779B97F4A7C15ull >> 32) & mask_;
         while (last_[at] >= 0 && keys_[last_[at]] != key) at = (at + 1) & mask_;
@@ -74,15 +74,15 @@ private:
     std::int64_t capacity_, mask_, size_ = 0;
 };
 
-// How a program broke its own shape: a mistake in the task's file.
+// A `Fault` is how a program broke its own shape, which is a mistake in the task's file.
 enum class Fault : std::int8_t { none, length, queries, writes, unbound_read, no_removed_token };
 
-// Words of memory that a sink of this program needs.
+// Returns the words of memory that a sink of this program needs.
 PALIMPSEST_HD inline std::int64_t workspace_words(const EventProgram& program) {
     return WriteLog::words(program.shape.writes) + program.scratch;
 }
 
-// The events, laid out token by token; a sink adds what it wants to know by hiding the on_… members.
+// An `EventSink` lays out events token by token. A derived sink hides the on_… members for the events that it uses.
 template <class Derived>
 class EventSink {
 public:
@@ -129,7 +129,7 @@ public:
     PALIMPSEST_HD std::int64_t* scratch() const { return scratch_; }
     PALIMPSEST_HD std::int64_t position() const { return position_; }
 
-    // To be asked at the end.
+    // Returns the fault of the example, if any; to be called after the last event.
     PALIMPSEST_HD Fault finish() {
         if (position_ != shape_.length) fault(Fault::length);
         if (query_ != shape_.queries) fault(Fault::queries);
@@ -139,11 +139,11 @@ public:
 protected:
     PALIMPSEST_HD void on_write(std::int64_t, std::int64_t) {}
     PALIMPSEST_HD void on_remove(std::int64_t) {}
-    PALIMPSEST_HD void on_read(std::int64_t, const Fact&) {}  // before the key is laid out
+    PALIMPSEST_HD void on_read(std::int64_t, const Fact&) {}  // called before the key is laid out
     PALIMPSEST_HD void on_noise(std::int64_t) {}
-    PALIMPSEST_HD void on_token(std::int64_t) {}  // goes to position_
+    PALIMPSEST_HD void on_token(std::int64_t) {}  // called before the token is laid out at position_
 
-    // The tokens of value number `value`, most significant first, one call of put(j, token) each.
+    // Calls put(j, token) for each token of value number `value`, most significant first.
     template <class Put>
     PALIMPSEST_HD void value_tokens(std::int64_t value, Put put) const {
         digits(value, vocabulary_.values, vocabulary_.value_first, vocabulary_.value_tokens, put);
@@ -187,7 +187,7 @@ private:
     Fault fault_ = Fault::none;
 };
 
-// One row of a batch.
+// A `LayoutSink` writes one row of a batch.
 class LayoutSink : public EventSink<LayoutSink> {
 public:
     PALIMPSEST_HD LayoutSink(const EventProgram& program, std::int64_t* workspace, const BatchView& batch, std::int64_t row)
@@ -218,7 +218,8 @@ private:
     BatchView row_;
 };
 
-// Judges the predicted token ids [Q, m] of one example. Where several classes fit, the first in the order of Answer is taken.
+// A `JudgeSink` judges the predicted token ids [Q, m] of one example. Where several classes fit, the first in the
+// order of Answer is taken.
 class JudgeSink : public EventSink<JudgeSink> {
 public:
     PALIMPSEST_HD JudgeSink(const EventProgram& program, std::int64_t* workspace, const std::int64_t* predicted, Answer* classes)
@@ -252,7 +253,7 @@ private:
     Answer* classes_;
 };
 
-// What a shallow policy would answer, as token ids [Q, m].
+// A `PolicySink` writes the answers of a shallow policy, as token ids [Q, m].
 class PolicySink : public EventSink<PolicySink> {
 public:
     PALIMPSEST_HD PolicySink(const EventProgram& program, std::int64_t* workspace, Policy policy, const Rng& rng,
@@ -278,7 +279,7 @@ private:
         return 0;
     }
 
-    // Writes of `key`, or of any key when it is -1; removals do not count.
+    // Returns whether entry i is a write of `key`, or of any key when `key` is -1; removals do not count.
     PALIMPSEST_HD bool matches(std::int64_t i, std::int64_t key) const {
         return log_.value(i) >= 0 && (key < 0 || log_.key(i) == key);
     }
@@ -293,7 +294,7 @@ private:
         return 0;
     }
 
-    // The value written most often, the earliest of equals; remembered while no write comes between two reads.
+    // Returns the value written most often, the earliest of equals. The value is remembered while no write comes between two reads.
     PALIMPSEST_HD std::int64_t majority() {
         if (majority_size_ == log_.size()) return majority_;
         majority_size_ = log_.size();

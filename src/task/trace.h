@@ -1,4 +1,4 @@
-// One example, event by event, in words: "write k17 v5 @0", "read k17 -> v5 @34 (distance 32, overwrites 0)". Host only.
+// One example in words, event by event: "write k17 v5 @0", "read k17 -> v5 @34 (distance 32, overwrites 0)". Host only.
 #pragma once
 
 #include "task/sinks.h"
@@ -38,7 +38,7 @@ private:
         lines_.push_back(std::move(text));
     }
 
-    // Neighbouring filler is one line.
+    // Puts neighbouring filler on one line.
     void flush() {
         if (noise_.empty()) return;
         const std::int64_t start = position_ - static_cast<std::int64_t>(noise_.size());
