@@ -103,9 +103,8 @@ private:
     static constexpr std::size_t deepest = 64;
     const std::vector<std::string>& config_dirs_;
     Diagnostics& errors_;
-    std::vector<std::string> open_;  // the files being read, outermost first
-    std::unordered_map<std::string, Value>
-        loaded_;  // bases with their own bases, by real path: each is read once, however many files name it
+    std::vector<std::string> open_;                  // the files being read, outermost first
+    std::unordered_map<std::string, Value> loaded_;  // bases with their own bases, by real path, so that each is read once
 };
 
 // Splits a dotted path. The sweep's keys are dotted themselves: "sweep.grid.train.lr" has three parts,

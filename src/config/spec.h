@@ -104,9 +104,9 @@ struct DataSpec {
     std::int64_t seed = 0;  // of the valid and test streams: shared by a sweep, so that runs answer the same questions
     DataMode mode = DataMode::fresh;
     DataOrder order = DataOrder::shuffled;  // fixed mode: keyed permutation in every epoch, or in order (zoology)
-    SegmentOrder segments =
-        SegmentOrder::interleaved;  // which segment a step trains on: spread in proportion, or one after the other (zoology)
-    bool check_overlap = true;      // a test example among the training examples is an error
+    // Which segment a step trains on: spread in proportion, or one after the other (zoology).
+    SegmentOrder segments = SegmentOrder::interleaved;
+    bool check_overlap = true;  // a test example among the training examples is an error
 };
 
 enum class AccuracyMean { answers, examples };  // over all answers, or over examples and then over segments (zoology)
@@ -138,8 +138,7 @@ struct RunSpec {
     std::int64_t seed = 1;  // lane value
     TaskSpec task;
     ModelSpec model;
-    std::map<std::string, std::shared_ptr<const void>>
-        mixers;  // options by mixer name, of the mixers whose layers all have the same
+    std::map<std::string, std::shared_ptr<const void>> mixers;  // options by mixer, where all its layers have the same
     std::map<std::size_t, std::shared_ptr<const void>> layers;  // options by layer, of the other mixers
     TrainSpec train;
     DataSpec data;
