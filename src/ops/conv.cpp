@@ -21,7 +21,7 @@ namespace {
 
 bool plain_loops(const at::Tensor& x) { return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble); }
 
-constexpr std::int64_t channel_block = 64;  // of one task in the gradient of the taps
+constexpr std::int64_t channel_block = 64;  // channels of one thread's piece in the gradient of the taps
 
 template <class T>
 void forward_loops(const at::Tensor& padded, const at::Tensor& taps, const at::Tensor& bias, at::Tensor& y) {
@@ -51,7 +51,8 @@ void backward_loops(const at::Tensor& padded, const at::Tensor& taps, const at::
         for (std::int64_t n = begin; n < end; ++n)
             cpu::conv_backward_input(shape, k + (n / batch) * kernel, d + n * out, dx + n * in);
     });
-    // A task owns some channels of a lane and walks all its sequences in order: the sum does not depend on the number of threads.
+    // A piece of work owns some channels of a lane and walks all its sequences in order, so the sum does not depend
+    // on the number of threads.
     at::parallel_for(0, dy.size(0) * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
             const std::int64_t lane = i / blocks, first = (i % blocks) * channel_block;
@@ -63,7 +64,8 @@ void backward_loops(const at::Tensor& padded, const at::Tensor& taps, const at::
 
 at::Tensor tap(const at::Tensor& taps, std::int64_t w) { return taps.select(1, w).unsqueeze(1).unsqueeze(1); }
 
-// y_t = bias + sum_w kernel[w] padded_{t+w}; padded [R, B, W-1+T, d] already holds the W-1 inputs before the sequence.
+// Computes y_t = bias + sum_w kernel[w] padded_{t+w}, where padded [R, B, W-1+T, d] already holds the W-1
+// inputs before the sequence.
 struct DepthwiseConv : Function<DepthwiseConv> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& padded_in, const at::Tensor& kernel,
                               const std::optional<at::Tensor>& bias_in) {
@@ -87,7 +89,7 @@ struct DepthwiseConv : Function<DepthwiseConv> {
     static variable_list backward(AutogradContext* context, variable_list gradients) {
         const variable_list saved = context->get_saved_variables();
         const at::Tensor &padded = saved[0], &taps = saved[1];
-        const at::Tensor dy = gradients[0].contiguous();  // cotangents come with any strides
+        const at::Tensor dy = gradients[0].contiguous();  // cotangents may have any strides
         at::Tensor dpadded, dtaps;
         if (plain_loops(padded)) {
             dpadded = at::empty_like(padded);
@@ -115,8 +117,8 @@ std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tens
     PALIMPSEST_ASSERT(x.dim() == 4 && kernel.dim() == 3 && kernel.size(0) == x.size(0) && kernel.size(1) == x.size(3),
                       "x {}, kernel {}", shape_text(x), shape_text(kernel));
     const std::int64_t keep = kernel.size(2) - 1, tokens = x.size(2);
-    // Padding with the state makes the rest plain calculus: what passes through a sequence shorter than the kernel keeps its
-    // gradient.
+    // Padding with the state makes the rest plain calculus: an old input that a sequence shorter than the kernel
+    // passes on keeps its gradient.
     const at::Tensor before = state.defined() ? state : at::zeros({x.size(0), x.size(1), keep, x.size(3)}, x.options());
     const at::Tensor padded = at::cat({before.to(x.scalar_type()), x}, 2);
     return {DepthwiseConv::apply(padded, kernel.to(x.scalar_type()), std::optional<at::Tensor>(bias)),

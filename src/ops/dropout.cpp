@@ -1,4 +1,4 @@
-// Dropout by counter. The mask of element i of a lane is word i % 4 of Philox block i / 4 under the key `lane seed`: it needs no
+// Dropout by counter. The mask of element i of a lane is word i % 4 of Philox block i / 4 under the key `lane seed`. It needs no
 // state, depends on no other lane and can be drawn again. Host and GPU both run core/philox.h.
 #include "ops/cuda/dropout.h"
 
@@ -15,7 +15,7 @@ namespace palimpsest::ops {
 
 namespace {
 
-// Counter: high = step; low = stream (8 bits), site (16), block (40).
+// The counter's high word is the step; its low word holds stream (8 bits), site (16) and block (40).
 constexpr std::int64_t counter_low(std::int64_t site) { return (static_cast<std::int64_t>(Stream::dropout) << 56) | (site << 40); }
 
 at::Tensor mask_loops(at::IntArrayRef sizes, std::int64_t threshold, const at::Tensor& seeds, const at::Tensor& step,

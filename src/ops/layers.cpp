@@ -14,11 +14,11 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// Statistics, gates and angles are never computed in less than fp32.
+// Widens to fp32 at least, the least precision of statistics, gates and angles.
 at::Tensor widened(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); }
 
-// y = x / sqrt(sum x^2 / n + eps); n = 1 is the L2 norm, n = d the RMS norm. Five passes for forward and backward together, where
-// autograd of the formula takes about twelve.
+// Computes y = x / sqrt(sum x^2 / n + eps); n = 1 is the L2 norm, n = d the RMS norm. Forward and backward together take five
+// passes, where autograd of the formula takes about twelve.
 struct Normalise : Function<Normalise> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& x, double n, double eps) {
         const at::Tensor rstd = x.square().sum(-1, true).div_(n).add_(eps).rsqrt_();
@@ -35,8 +35,8 @@ struct Normalise : Function<Normalise> {
     }
 };
 
-// Loss of each row; the gradient is softmax minus one-hot. It is formed anew from the logits, which are alive anyway: on the CPU
-// that is twice as fast as to keep the log-probabilities and take their exp.
+// Computes the loss of each row; the gradient is softmax minus one-hot. Backward forms the softmax anew from the logits, which are
+// alive anyway: on the CPU that is twice as fast as keeping the log-probabilities and taking their exp.
 struct CrossEntropy : Function<CrossEntropy> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& targets) {
         const at::Tensor index = targets.unsqueeze(-1);
@@ -63,8 +63,8 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
     const std::int64_t width = x.size(-1);
-    if (weight.numel() == width && bias.numel() == width &&
-        x.scalar_type() == weight.scalar_type())  // one lane: ATen does the rest in the same pass
+    // With one lane ATen applies weight and bias in the same pass.
+    if (weight.numel() == width && bias.numel() == width && x.scalar_type() == weight.scalar_type())
         return at::layer_norm(x, {width}, weight.reshape({width}), bias.reshape({width}), eps);
     const at::Tensor y = at::layer_norm(widened(x), {width}, {}, {}, eps);
     return at::addcmul(bias, y, weight).to(x.scalar_type());

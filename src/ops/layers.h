@@ -1,4 +1,4 @@
-// Small mathematics that several mixers share. Shapes: [..., d] unless said; lanes are the leading axis R.
+// Small mathematics that several mixers share. Shapes are [..., d] unless another is given; lanes are the leading axis R.
 #pragma once
 
 #include "ops/tensor.h"
@@ -8,34 +8,34 @@
 
 namespace palimpsest::ops {
 
-// x / sqrt(sum x^2 + eps) over the last axis; eps inside the root; statistics in fp32 at least.
+// Returns x / sqrt(sum x^2 + eps) over the last axis, with eps inside the root and statistics in fp32 at least.
 at::Tensor l2_norm(const at::Tensor& x, double eps = 1e-6);
-// w x / sqrt(mean x^2 + eps). weight broadcasts to x ([R, 1, 1, d] for lanes).
+// Returns w x / sqrt(mean x^2 + eps). `weight` broadcasts to x ([R, 1, 1, d] for lanes).
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
-// (x - mean) / sqrt(var + eps) * weight + bias, biased variance.
+// Returns (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
 
-// Depthwise causal convolution along T: y_t = bias + sum_w kernel[w] x_{t-W+1+w}, x_{<0} from `state` (or zeros).
-// x [R, B, T, d], kernel [R, d, W], bias [R, d] or undefined, state [R, B, W-1, d] or undefined. Returns y and the new state (the
-// last W-1 inputs; a sequence shorter than W-1 keeps the tail of the old state).
+// Depthwise causal convolution along T: y_t = bias + sum_w kernel[w] x_{t-W+1+w}, with x_{<0} from `state` (or zeros). x is [R, B,
+// T, d], kernel [R, d, W], bias [R, d] or undefined, state [R, B, W-1, d] or undefined. Returns y and the new state: the last W-1
+// inputs, for a sequence shorter than W-1 with the tail of the old state before them.
 std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                                              const at::Tensor& state);
 
-// Rotary embedding (Su et al. 2021), half-split pairing (i, i + D/2), base 10000, angles in fp32; x [..., T, H, D], first position
-// `offset`.
+// Rotary embedding (Su et al. 2021) with half-split pairing (i, i + D/2), base 10000 and angles in fp32. x is [..., T, H, D] and
+// its first position `offset`.
 at::Tensor rotary(const at::Tensor& x, std::int64_t offset, double base = 10000);
 
-// g = -exp(a_log) softplus(x + dt_bias), fp32 (Mamba-style gate).
+// Returns g = -exp(a_log) softplus(x + dt_bias) in fp32 (Mamba-style gate).
 at::Tensor mamba_log_decay(const at::Tensor& x, const at::Tensor& a_log, const at::Tensor& dt_bias);
 
-// Dropout by counter: the mask depends on (seed, step, site, element of the lane) alone. seeds [R] int64, step [1] or [R] int64 on
-// x's device; x [R, ...]. Kept elements are divided by 1 - p. No host read.
+// Dropout by counter: the mask depends on (seed, step, site, element of the lane) alone. seeds is [R] int64, step [1] or [R] int64,
+// both on x's device; x is [R, ...]. Kept elements are divided by 1 - p. Nothing is read back to the host.
 at::Tensor dropout(const at::Tensor& x, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site);
-// Its mask alone, [R, ...] of 0 and 1 / (1 - p), in fp32, on the device of the seeds; a GPU gives the same bits as the CPU.
+// Returns the mask of `dropout`, [R, ...] of 0 and 1 / (1 - p) in fp32, on the device of the seeds. A GPU gives
+// the same bits as the CPU.
 at::Tensor dropout_mask(at::IntArrayRef sizes, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site);
 
-// Per-lane cross-entropy at the scored positions: logits [R, P, V], targets [R, P] int64. Returns the loss of every position [R,
-// P].
+// Returns the cross-entropy of every scored position, [R, P]. logits is [R, P, V], targets [R, P] int64.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace palimpsest::ops

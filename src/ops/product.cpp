@@ -17,8 +17,8 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// The setting is the process's: the pass that computes waits for each product's launch, so no other product falls within its
-// lifetime.
+// `MatrixUnits` allows tf32 while it lives. The setting is the process's, but the pass that computes waits for each product's
+// launch, so no other product runs while it holds.
 class MatrixUnits {
 public:
     MatrixUnits() { at::globalContext().setFloat32MatmulPrecision("high"); }
@@ -27,7 +27,7 @@ public:
     MatrixUnits& operator=(const MatrixUnits&) = delete;
 };
 
-// One lane is an ordinary product: a plain GEMM is faster than a batch of one.
+// Multiplies by lanes. One lane is an ordinary product, because a plain GEMM is faster than a batch of one.
 at::Tensor tf32_product(const at::Tensor& a, const at::Tensor& b) {
     std::optional<MatrixUnits> units;
     if (a.is_cuda()) units.emplace();
@@ -39,7 +39,7 @@ at::Tensor bf16_product(const at::Tensor& a, const at::Tensor& b) {
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 8
     if (a.is_cuda()) return a.size(0) == 1 ? at::mm(left[0], right[0], at::kFloat).unsqueeze(0) : at::bmm(left, right, at::kFloat);
 #endif
-    // A number of bf16 is one of tf32 as well, so rounding again changes nothing.
+    // A bf16 number is a tf32 number as well, so rounding again changes nothing.
     return tf32_product(left.to(a.scalar_type()), right.to(a.scalar_type()));
 }
 

@@ -38,9 +38,9 @@ void check(const RecurrenceInput& in) {
     if (in.initial_state.defined()) expect("initial_state", in.initial_state, {N, H, K, V}, "[N, H, K, V]", in.q);
 }
 
-// Measured (docs/recurrence.md). On the CPU the loops win by two to thirty times at the sizes of small models; wide heads without
-// channel decay are even with batched products, and behind them without an erase. Elsewhere a row of the token-by-token form costs
-// several launches and a chunk of 64 rows about as many.
+// Chooses the backend as measured in docs/recurrence.md. On the CPU the loops win by two to thirty times at the sizes of small
+// models; with wide heads and no channel decay they are even with batched products, and slower without an erase. On other devices a
+// row of the token-by-token form costs several launches, and a chunk of 64 rows about as many.
 Backend automatic_backend(const RecurrenceInput& in) {
     const std::int64_t rows = in.k.size(1);
     if (!in.q.is_cpu()) return rows <= 4 ? Backend::reference : Backend::chunk;
@@ -49,7 +49,7 @@ Backend automatic_backend(const RecurrenceInput& in) {
     return wide && !channel && !in.e.defined() && rows >= 16 ? Backend::chunk : Backend::reference;
 }
 
-// Says what `auto` took, once for each choice, to whoever asks for details.
+// Logs the choice of `auto` at level debug, once for each choice.
 void announce(Backend backend, const RecurrenceInput& in) {
     static std::atomic_flag reference_said, chunk_said;
     if ((backend == Backend::reference ? reference_said : chunk_said).test_and_set()) return;
@@ -58,7 +58,7 @@ void announce(Backend backend, const RecurrenceInput& in) {
               in.q.is_cpu() ? "the CPU" : "the GPU");
 }
 
-// The recurrence is computed in fp32, or in fp64 when q is fp64.
+// Widens to the type of the recurrence: fp32, or fp64 when q is fp64.
 at::Tensor widened(const at::Tensor& x, at::ScalarType type) { return x.defined() ? x.to(type) : x; }
 
 }  // namespace
@@ -72,7 +72,7 @@ RecurrenceOutput recurrence(const RecurrenceInput& input, Backend backend, bool 
         backend = automatic_backend(in);
         announce(backend, in);
     }
-    if (in.q.size(1) == 0) backend = Backend::reference;  // an empty sequence: S_T = S_0
+    if (in.q.size(1) == 0) backend = Backend::reference;  // an empty sequence leaves S_T = S_0
     RecurrenceOutput out;
     switch (backend) {
         case Backend::reference: out = recurrence_reference(in, with_residual); break;

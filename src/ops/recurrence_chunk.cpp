@@ -1,9 +1,9 @@
 // The exact chunk form: batched products over chunks of C rows, differentiated by autograd (docs/recurrence.md has the algebra).
 //
 // Exponents are differences taken before exp, never larger than zero, and masked before exp: the gradient of a masked entry is then
-// exactly zero, where masking the result would give 0 * inf. With channel decay the decay does not factor out of the products:
-// blocks of 16 rows on the diagonal use explicit pairwise differences, blocks below it take the first row of the later block as
-// reference, so that no row ever depends on a gate of its future, not even by rounding.
+// exactly zero, where masking the result would give 0 * inf. A decay by channel does not factor out of the products. So blocks of
+// 16 rows on the diagonal use explicit pairwise differences, and blocks below take the first row of the later block as reference:
+// then no row depends on a gate of its future, not even by rounding.
 #include "core/error.h"
 #include "ops/cpu/recurrence_kernel.h"
 #include "ops/recurrence.h"
@@ -29,9 +29,9 @@ namespace {
 constexpr std::int64_t sub_chunk = 16;
 constexpr double never = -std::numeric_limits<double>::infinity();
 
-// X = (I + L)^-1 Y for strictly lower triangular L [..., C, C]. The inverse comes from forward substitution in the precision of the
-// tensors, not from a series: with repeated keys and beta 2 the terms of a series grow past what fp32 can cancel. Backward treats
-// it as a solve, not as a matrix to differentiate: dY = (I + L)^-T dX and dL = -dY X^T, two products.
+// Solves X = (I + L)^-1 Y for strictly lower triangular L [..., C, C]. The inverse comes from forward substitution in the precision
+// of the tensors, not from a series: with repeated keys and beta 2 the terms of a series grow past what fp32 can cancel. Backward
+// needs two products only: dY = (I + L)^-T dX and dL = -dY X^T.
 struct UnitLowerSolve : Function<UnitLowerSolve> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& lower, const at::Tensor& right) {
         const at::Tensor inverse = invert(lower);
@@ -63,7 +63,8 @@ private:
     }
 };
 
-// Rows of the recurrence as [N, H, Z, C, width]: Z chunks, the last one padded with rows that do nothing (k = e = u = 0, g = 0).
+// `Chunks` splits rows of the recurrence into [N, H, Z, C, width]: Z chunks, the last one padded with rows that do
+// nothing (k = e = u = 0, g = 0).
 struct Chunks {
     std::int64_t rows, C, Z;
 
@@ -81,7 +82,7 @@ struct Chunks {
     }
 };
 
-// What the rows of a chunk read of each other: the matrices Aqk (j <= i) and L (j < i), [..., C, C].
+// `Pairs` are what the rows of a chunk read of each other: the matrices Aqk (j <= i) and L (j < i), [..., C, C].
 struct Pairs {
     at::Tensor read, erase;
 };
@@ -91,8 +92,8 @@ Pairs plain_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e)
     return {at::matmul(q, kt).tril(), e.defined() ? at::matmul(e, kt).tril(-1) : e};
 }
 
-// The weights 1 of a row's own key are constants in what follows: as exp(G_i - G_i) they would give G two gradients that cancel
-// only to rounding, and under strong decay that rounding is larger than the gradient itself.
+// The weight 1 of a row's own key is a constant below. As exp(G_i - G_i) it would give G two gradients that cancel only to
+// rounding, and under strong decay that rounding is larger than the gradient itself.
 
 Pairs scalar_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e, const at::Tensor& G) {
     const std::int64_t C = k.size(-2);
@@ -110,21 +111,21 @@ Pairs channel_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
         return sizes;
     };
     const auto in_blocks = [&](const at::Tensor& x) { return x.reshape(shaped({blocks, sub_chunk, K})); };
-    // Readers: q, and e when there is an erase, side by side: [..., blocks, E, 16, K].
+    // The readers are q, and e when there is an erase, side by side: [..., blocks, E, 16, K].
     const at::Tensor Gb = in_blocks(G), first = Gb.narrow(-2, 0, 1), kb = in_blocks(k);
     const at::Tensor readers = e.defined() ? at::stack({in_blocks(q), in_blocks(e)}, -3) : in_blocks(q).unsqueeze(-3);
     const std::int64_t E = readers.size(-3);
-    // exp(x), and 0 where the mask is minus infinity. In place: these are the largest tensors of this form.
+    // masked_exp gives exp(x), and 0 where the mask is minus infinity. It works in place on the largest tensors of this form.
     const auto masked_exp = [](const at::Tensor& x, const at::Tensor& mask) { return x.add_(mask).exp_(); };
 
-    // Blocks below the diagonal: exp(G_i - G_first) exp(G_first - G_j), both at most one.
+    // Blocks below the diagonal use exp(G_i - G_first) exp(G_first - G_j), whose factors are both at most one.
     const at::Tensor row = at::arange(C, G.options().dtype(at::kLong)), start = row.view({blocks, sub_chunk, 1}).narrow(1, 0, 1);
     const at::Tensor before = at::zeros({blocks, C, 1}, G.options()).masked_fill_(row.view({1, C, 1}) >= start, never);
     const at::Tensor keys = k.unsqueeze(-3) * masked_exp(first - G.unsqueeze(-3), before);    // [..., blocks, C, K]
     const at::Tensor decayed = (readers * (Gb - first).exp().unsqueeze(-3)).flatten(-3, -2);  // [..., blocks, E * 16, K]
     const at::Tensor below = at::matmul(decayed, keys.transpose(-1, -2)).reshape(shaped({blocks, E, sub_chunk, blocks, sub_chunk}));
 
-    // Blocks on the diagonal: every pair of rows its own exponent.
+    // Blocks on the diagonal give every pair of rows an exponent of its own.
     const at::Tensor earlier = at::full({sub_chunk, sub_chunk}, never, G.options()).triu_().unsqueeze(-1);
     const at::Tensor pairs =
         kb.unsqueeze(-3) * masked_exp(Gb.unsqueeze(-2) - Gb.unsqueeze(-3), earlier);         // [..., blocks, 16 i, 16 j, K]
@@ -132,7 +133,7 @@ Pairs channel_pairs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
 
     const at::Tensor place = at::eye(blocks, G.options()).view({blocks, 1, 1, blocks, 1});
     const at::Tensor all = (below + diagonal.unsqueeze(-2) * place).transpose(-5, -4).reshape(shaped({E, C, C}));
-    // A row reads itself undecayed.
+    // A row reads its own key undecayed.
     return {all.select(-3, 0) + at::diag_embed((q * k).sum(-1)), E == 2 ? all.select(-3, 1) : at::Tensor()};
 }
 
@@ -142,14 +143,15 @@ RecurrenceOutput recurrence_chunk(const RecurrenceInput& in, bool with_residual)
     const std::int64_t M = in.micro_steps, N = in.q.size(0), T = in.q.size(1), H = in.q.size(2), K = in.q.size(3), V = in.u.size(3);
     const Chunks chunks(T * M, in.chunk);
     const std::int64_t Z = chunks.Z;
-    // Only a token's last micro-step is read.
+    // Only the last micro-step of a token is read.
     at::Tensor q = in.q * in.scale;
     if (M > 1) q = at::pad(q.unsqueeze(2), {0, 0, 0, 0, M - 1, 0}).reshape({N, T * M, H, K});
     q = chunks.split(q);
     const at::Tensor k = chunks.split(in.k), u = chunks.split(in.u), e = in.e.defined() ? chunks.split(in.e) : in.e;
 
     Pairs pairs;
-    at::Tensor q_in = q, k_out = k, e_in = e, decay;  // rows as they see the state that enters, as they reach the one that leaves
+    at::Tensor q_in = q, k_out = k, e_in = e,
+               decay;  // rows as they read the state that enters the chunk, and as they reach the state that leaves it
     if (!in.log_decay.defined()) {
         pairs = plain_pairs(q, k, e);
     } else {
@@ -159,7 +161,7 @@ RecurrenceOutput recurrence_chunk(const RecurrenceInput& in, bool with_residual)
         const at::Tensor last = G.narrow(-2, chunks.C - 1, 1), grown = G.exp();
         q_in = q * grown;
         if (e.defined()) e_in = e * grown;
-        // The last live row leaves its chunk undecayed: again a constant, not exp(G_i - G_i).
+        // The last live row leaves its chunk undecayed, by a constant again, not by exp(G_i - G_i).
         const at::Tensor row = at::arange(Z * chunks.C, G.options().dtype(at::kLong)).view({Z, chunks.C, 1});
         const at::Tensor end = at::arange(1, Z + 1, row.options()).mul_(chunks.C).clamp_max_(chunks.rows).view({Z, 1, 1});
         k_out = k * at::where(row < end - 1, last - G, at::Scalar(0.0)).exp();

@@ -1,5 +1,5 @@
-// Token by token. On the CPU in fp32 and fp64: plain loops and the adjoint recurrence of the same order (cpu/recurrence_kernel.h).
-// On other devices: one set of ATen operators a row, differentiated by autograd; right, and slow.
+// The token-by-token form. On the CPU it is plain loops and the adjoint recurrence of the same order, in fp32 and fp64
+// (cpu/recurrence_kernel.h). On other devices it is a few ATen operators a row, differentiated by autograd: right, and slow.
 #include "core/error.h"
 #include "ops/cpu/recurrence_kernel.h"
 #include "ops/recurrence.h"
@@ -32,7 +32,7 @@ T* mutable_data(const at::Tensor& x) {
 
 at::Tensor dense(const at::Tensor& x) { return x.defined() ? x.contiguous() : x; }
 
-// Where sequence n and head h of a tensor [N, rows, H, width] begin.
+// Returns the address where sequence n and head h of a tensor [N, rows, H, width] begin.
 template <class P>
 P at_head(P base, std::int64_t n, std::int64_t h, std::int64_t rows, std::int64_t heads, std::int64_t width) {
     return base == nullptr ? nullptr : base + (n * rows * heads + h) * width;
@@ -71,7 +71,7 @@ struct Sizes {
     }
 };
 
-// Calls f(item, scratch) for every sequence and head; which thread takes which does not change a number.
+// Calls f(item, scratch) for every sequence and head. The split over threads does not change a number.
 template <class T, class F>
 void for_items(const Sizes& sizes, const at::TensorOptions& options, const F& f) {
     at::parallel_for(0, sizes.items(), 1, [&](std::int64_t begin, std::int64_t end) {

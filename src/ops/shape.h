@@ -1,4 +1,4 @@
-// "[2, 64, 3]" for messages.
+// The shape of a tensor as text for messages: "[2, 64, 3]".
 #pragma once
 
 #include "ops/tensor.h"

@@ -1,5 +1,5 @@
-// The tensor type and the few dozen ATen operators that this project uses. Include this instead of <torch/torch.h> (22 s a file) or
-// <ATen/ATen.h> (12 s); an operator that is missing is one line more here.
+// The tensor type and the few dozen ATen operators that this project uses. Include this header instead of <torch/torch.h> (22 s a
+// file) or <ATen/ATen.h> (12 s); another operator needs one more line here.
 #pragma once
 
 #include <ATen/TensorIndexing.h>

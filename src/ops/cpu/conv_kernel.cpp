@@ -28,7 +28,7 @@ PALIMPSEST_INLINE void backward_input(const ConvShape& s, const T* __restrict ta
         T* row = dpadded + t * s.channels;
         std::fill(row, row + s.channels, T(0));
         const std::int64_t first = std::max<std::int64_t>(0, t - s.tokens + 1), last = std::min(s.width - 1, t);
-        for (std::int64_t w = first; w <= last; ++w) {  // padded row t is tap w of output t - w
+        for (std::int64_t w = first; w <= last; ++w) {  // row t of padded is tap w of output t - w
             const T *d = dy + (t - w) * s.channels, *k = taps + w * s.channels;
             for (std::int64_t c = 0; c < s.channels; ++c) row[c] += k[c] * d[c];
         }

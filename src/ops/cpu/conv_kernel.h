@@ -5,20 +5,20 @@
 
 namespace palimpsest::ops::cpu {
 
-// padded [sequences, tokens + width - 1, channels], taps [width, channels] of one lane.
+// A `ConvShape` describes padded [sequences, tokens + width - 1, channels] and taps [width, channels] of one lane.
 struct ConvShape {
     std::int64_t tokens = 0, channels = 0, width = 0;
 };
 
-// One sequence. y [tokens, channels]; bias [channels] or null.
+// Computes y [tokens, channels] of one sequence. bias is [channels] or null.
 void conv_forward(const ConvShape& shape, const float* padded, const float* taps, const float* bias, float* y);
 void conv_forward(const ConvShape& shape, const double* padded, const double* taps, const double* bias, double* y);
 
-// One sequence. Writes dpadded [tokens + width - 1, channels].
+// Writes dpadded [tokens + width - 1, channels] of one sequence.
 void conv_backward_input(const ConvShape& shape, const float* taps, const float* dy, float* dpadded);
 void conv_backward_input(const ConvShape& shape, const double* taps, const double* dy, double* dpadded);
 
-// All sequences of a lane, channels [first, last) only. Writes dtaps [width, channels].
+// Writes dtaps [width, channels] from all sequences of a lane, for the channels [first, last) only.
 void conv_backward_taps(const ConvShape& shape, std::int64_t sequences, std::int64_t first, std::int64_t last, const float* padded,
                         const float* dy, float* dtaps);
 void conv_backward_taps(const ConvShape& shape, std::int64_t sequences, std::int64_t first, std::int64_t last, const double* padded,

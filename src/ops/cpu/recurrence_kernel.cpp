@@ -9,8 +9,8 @@ namespace palimpsest::ops::cpu {
 
 namespace {
 
-// 64 bytes of T: one register of the widest machines, two or four of the others. Vectors are passed by reference only, because how
-// they pass by value depends on the machine.
+// A `Wide` vector is 64 bytes of T: one register of the widest machines, two or four of the others. Vectors are passed by reference
+// only, because passing them by value differs between machines.
 template <class T>
 struct Wide {
     typedef T type __attribute__((vector_size(64)));
@@ -18,8 +18,8 @@ struct Wide {
     static constexpr std::int64_t lanes = 64 / static_cast<std::int64_t>(sizeof(T));
 };
 
-// f(0), f(1), ... f(P - 1) with constants: arrays indexed by them live in registers, which a loop that is unrolled later does not
-// achieve.
+// Calls f(0), f(1), ... f(P - 1) with constants. Arrays indexed by constants live in registers, which a loop that is unrolled later
+// does not achieve.
 template <int P, class F>
 PALIMPSEST_INLINE void parts(const F& f) {
     [&]<int... p>(std::integer_sequence<int, p...>) PALIMPSEST_INLINE_LAMBDA { (f(std::integral_constant<int, p>{}), ...); }
@@ -35,7 +35,7 @@ PALIMPSEST_INLINE void store(T* to, const typename Wide<T>::type& x) {
     *reinterpret_cast<typename Wide<T>::loose*>(to) = x;
 }
 
-// Sum of the elements, in a fixed order.
+// Returns the sum of the elements, taken in a fixed order.
 PALIMPSEST_INLINE float total(const Wide<float>::type& x) {
     typedef float V8 __attribute__((vector_size(32)));
     typedef float V4 __attribute__((vector_size(16)));
@@ -58,8 +58,7 @@ constexpr std::int64_t padded(std::int64_t n) {
     return (n + Wide<T>::lanes - 1) / Wide<T>::lanes * Wide<T>::lanes;
 }
 
-// ---- forward: columns [first, first + P * lanes) of the state, S [key][P * lanes]
-// ------------------------------------------------
+// ---- forward: columns [first, first + P * lanes) of the state, S [key][P * lanes] ----
 
 template <class T, int P>
 PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const RecurrenceInputs<T>& in, const RecurrenceOutputs<T>& out,
@@ -68,7 +67,7 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
     constexpr std::int64_t lanes = Wide<T>::lanes, width = P * lanes;
     const std::int64_t K = shape.key, V = shape.value, live = std::min(width, V - first), gate = shape.channel ? 1 : 0;
     const std::int64_t key_stride = shape.heads * K, value_stride = shape.heads * V, gate_stride = shape.heads * (gate ? K : 1);
-    alignas(64) T edge[width] = {};  // a row that reaches beyond V
+    alignas(64) T edge[width] = {};  // copy of a row that reaches beyond V
 
     for (std::int64_t a = 0; a < K; ++a) {
         for (std::int64_t v = 0; v < width; ++v)
@@ -96,7 +95,8 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
             std::copy(in.u + row * value_stride + first, in.u + row * value_stride + first + live, edge);
             parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA { load<T>(r[p], edge + p * lanes); });
         }
-        // Decay and the read of the error. Two sums, of even and odd rows: one would wait for itself.
+        // Decays the state and reads it for the error. Even and odd rows have a sum each, because a single
+        // sum would wait for itself.
         if (in.e != nullptr || decay != nullptr) {
             const T* e = in.e != nullptr ? in.e + row * key_stride : nullptr;
             Vec sum[2][P] = {};
@@ -120,7 +120,7 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
             parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA { r[p] -= sum[0][p] + sum[1][p]; });
         }
         if (out.residual != nullptr) put(out.residual + row * value_stride + first, r);
-        // The write, and the read after it on a token's last micro-step.
+        // Writes, and on a token's last micro-step reads the output.
         const bool reads = (row + 1) % shape.micro_steps == 0;
         const std::int64_t token = row / shape.micro_steps;
         const T* q = in.q + token * key_stride;
@@ -167,10 +167,10 @@ PALIMPSEST_INLINE void forward(const RecurrenceShape& shape, const RecurrenceInp
     }
 }
 
-// ---- backward
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- backward ----
 
-// One row of the adjoint for the key features [first, first + P * lanes). `before` is S~ and `adjoint` dS, both [V][stride].
+// Computes one row of the adjoint for the key features [first, first + P * lanes). `before` is S~ and
+// `adjoint` dS, both [V][stride].
 template <class T, int P, bool reads>
 PALIMPSEST_INLINE void adjoint_write(std::int64_t V, std::int64_t stride, const T* __restrict before, T* __restrict adjoint,
                                      const T* q, const T* k, const T* r, const T* d_o, T* __restrict dr, T* dq, T* dk) {
@@ -188,7 +188,7 @@ PALIMPSEST_INLINE void adjoint_write(std::int64_t V, std::int64_t stride, const 
             load<T>(d, adjoint + v * stride + p * lanes);
             if (reads) {
                 load<T>(s, before + v * stride + p * lanes);
-                d += d_o[v] * qs[p];  // q is scaled
+                d += d_o[v] * qs[p];  // q is already scaled
                 store(adjoint + v * stride + p * lanes, d);
                 dqs[p] += d_o[v] * s;
             }
@@ -235,7 +235,7 @@ PALIMPSEST_INLINE void adjoint_erase(std::int64_t V, std::int64_t stride, const 
     });
 }
 
-// Scratch of the backward pass, all rows padded to whole vectors.
+// `Workspace` is the scratch of the backward pass, with all rows padded to whole vectors.
 template <class T>
 struct Workspace {
     std::int64_t K, V;
@@ -259,7 +259,7 @@ struct Workspace {
     }
 };
 
-// Copies rows of a segment to the workspace, factor * row, zero beyond the live features. step 0 repeats one number.
+// Copies factor * row into the workspace, with zeros beyond the live features. A step of 0 repeats one number.
 template <class T>
 PALIMPSEST_INLINE void gather_row(std::int64_t live, std::int64_t width, const T* from, std::int64_t step, T factor,
                                   T* __restrict to) {
@@ -267,7 +267,7 @@ PALIMPSEST_INLINE void gather_row(std::int64_t live, std::int64_t width, const T
     for (std::int64_t a = live; a < width; ++a) to[a] = T(0);
 }
 
-// Calls f<P>(first key feature) for blocks of two vectors, and a last one of one.
+// Calls f<P>(first key feature) for blocks of two vectors, and for a last block of one.
 template <class F>
 PALIMPSEST_INLINE void for_blocks(std::int64_t width, std::int64_t lanes, const F& f) {
     std::int64_t first = 0;
@@ -298,7 +298,7 @@ PALIMPSEST_INLINE void backward(const RecurrenceShape& shape, const RecurrenceIn
             if (in.decay != nullptr)
                 gather_row(K, w.K, in.decay + row * gate_stride, shape.channel ? 1 : 0, T(1), w.decay + i * w.K);
         }
-        // S~ of every row: decay times (S~ + k r^T of the row before).
+        // S~ of every row is its decay times (S~ + k r^T of the row before).
         const T* from = saved + s * K * V;
         for (std::int64_t v = 0; v < V; ++v) {
             for (std::int64_t a = 0; a < w.K; ++a) {
@@ -391,7 +391,7 @@ PALIMPSEST_INLINE void inverse_rows(std::int64_t n, const T* __restrict lower, T
 }  // namespace
 
 std::int64_t recurrence_scratch(const RecurrenceShape& shape) {
-    // Padding of float (16 lanes) is the wider one and serves double too; a tile of forward has at most 4 vectors of columns.
+    // The padding of float (16 lanes) is the wider one and serves double too; a tile of forward has at most 4 vectors of columns.
     return std::max(Workspace<float>::size(shape), shape.key * 4 * Wide<float>::lanes);
 }
 

@@ -1,9 +1,9 @@
 // The token-by-token recurrence and its adjoint on raw contiguous arrays: one call is one sequence and one head.
 //
-// Forward keeps S as [K][V]: q, k, e and the decay are broadcast, the columns of V are independent, so a tile of columns walks the
-// whole sequence with its state in the first-level cache. It leaves the residuals r and, every `segment` rows, the state. Backward
-// keeps S and its adjoint as [V][K]: the contractions over V that dq, dk, de and dg need become broadcasts. From the saved state
-// and the saved r the states of a segment follow without any reduction.
+// Forward keeps S as [K][V]: q, k, e and the decay are broadcast and the columns of V are independent, so a tile of columns walks
+// the whole sequence with its state in the first-level cache. Forward saves the residuals r and, every `segment` rows, the state.
+// Backward keeps S and its adjoint as [V][K], which turns the contractions over V for dq, dk, de and dg into broadcasts. From the
+// saved state and the saved r the states of a segment follow without any reduction.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ struct RecurrenceShape {
     std::int64_t segments() const { return (rows() + segment - 1) / segment; }
 };
 
-// Pointers to the first element of this sequence and head. Rows of q, k, e are heads * key apart, of u heads * value, of decay
-// heads * (channel ? key : 1).
+// Pointers to the first element of this sequence and head. Rows of q, k and e are heads * key apart, rows of u heads * value, rows
+// of decay heads * (channel ? key : 1).
 template <class T>
 struct RecurrenceInputs {
     const T *q = nullptr, *k = nullptr, *u = nullptr;
     const T* e = nullptr;        // null: no erase
-    const T* decay = nullptr;    // exp of the log decay; null: none
+    const T* decay = nullptr;    // exp of the log decay; null: no decay
     const T* initial = nullptr;  // [key][value]; null: zeros
     T scale = 1;
 };
@@ -34,34 +34,34 @@ template <class T>
 struct RecurrenceOutputs {
     T *o = nullptr, *residual = nullptr;  // rows heads * value apart; residual may be null
     T* final_state = nullptr;             // [key][value]
-    T* saved = nullptr;                   // [segments][key][value], the state before each segment; null: not wanted
+    T* saved = nullptr;                   // [segments][key][value], the state before each segment; null: not saved
 };
 
 template <class T>
 struct RecurrenceCotangents {
-    const T *o = nullptr, *residual = nullptr, *final_state = nullptr;  // any may be null: zero
+    const T *o = nullptr, *residual = nullptr, *final_state = nullptr;  // a null stands for zeros
 };
 
-// Everything is overwritten. e and decay may be null when the input has none.
+// All gradients are overwritten. e and log_decay may be null when the input has no such rows.
 template <class T>
 struct RecurrenceGradients {
     T *q = nullptr, *k = nullptr, *u = nullptr, *e = nullptr, *log_decay = nullptr, *initial = nullptr;
 };
 
-// Elements of scratch that a call needs (aligned to 64 bytes is fastest); what is in it does not matter.
+// Returns the elements of scratch that a call needs. Alignment to 64 bytes is fastest; the content does not matter.
 std::int64_t recurrence_scratch(const RecurrenceShape& shape);
 
 void recurrence_forward(const RecurrenceShape&, const RecurrenceInputs<float>&, const RecurrenceOutputs<float>&, float* scratch);
 void recurrence_forward(const RecurrenceShape&, const RecurrenceInputs<double>&, const RecurrenceOutputs<double>&, double* scratch);
 
-// `residual` and `saved` are those that forward left.
+// `residual` and `saved` are those that the forward pass saved.
 void recurrence_backward(const RecurrenceShape&, const RecurrenceInputs<float>&, const float* residual, const float* saved,
                          const RecurrenceCotangents<float>&, const RecurrenceGradients<float>&, float* scratch);
 void recurrence_backward(const RecurrenceShape&, const RecurrenceInputs<double>&, const double* residual, const double* saved,
                          const RecurrenceCotangents<double>&, const RecurrenceGradients<double>&, double* scratch);
 
-// (I + lower)^-1 for a strictly lower triangular matrix [n][n] by forward substitution; entries on and above the diagonal are not
-// read.
+// Computes (I + lower)^-1 of a strictly lower triangular matrix [n][n] by forward substitution. Entries on and above
+// the diagonal are not read.
 void unit_lower_inverse(std::int64_t n, const float* lower, float* inverse);
 void unit_lower_inverse(std::int64_t n, const double* lower, double* inverse);
 
