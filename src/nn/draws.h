@@ -10,7 +10,7 @@
 
 namespace palimpsest::nn {
 
-// Two words of the generator give 53 bits.
+// `Draws` takes two words of the generator for each number, which gives 53 bits.
 class Draws {
 public:
     Draws(std::uint64_t lane_seed, Stream stream, const std::string& name) : rng_(lane_seed, stream, fnv1a(name)) {}
@@ -20,7 +20,7 @@ public:
         return static_cast<double>(((high << 32) | low) >> 11) * 0x1p-53;
     }
 
-    double normal() {  // Box and Muller 1958; both numbers of a pair are used
+    double normal() {  // by Box and Muller 1958; both numbers of a pair are used
         if (has_spare_) {
             has_spare_ = false;
             return spare_;

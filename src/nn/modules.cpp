@@ -23,7 +23,7 @@ InitRule bias_rule(const Scope& scope, std::int64_t fan_in) {
     return InitRule::uniform(-bound, bound);
 }
 
-// [R, d] -> [R, 1, ..., 1, d], to broadcast over x.
+// Views [R, d] as [R, 1, ..., 1, d], to broadcast over x.
 at::Tensor across(const at::Tensor& weight, const at::Tensor& x) {
     std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
     shape.front() = weight.size(0);
@@ -69,8 +69,8 @@ at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tens
     if (w.size(0) == 1) {  // one lane is an ordinary product: a plain GEMM is faster than a batch of one
         const at::Tensor x0 = x.squeeze(0);
         at::Tensor w0 = w.squeeze(0);
-        // A gate of a few heads: MKL takes a fifth of the time, and a tenth for the weight's gradient, when the long axis is the
-        // inner one.
+        // For a gate of a few heads MKL takes a fifth of the time, and a tenth for the weight's gradient, when the
+        // long axis is the inner one.
         if (w.is_cpu() && w.size(2) <= thin) w0 = w0.t().contiguous().t();
         return (b.defined() ? at::addmm(b.squeeze(0), x0, w0) : at::mm(x0, w0)).unsqueeze(0);
     }

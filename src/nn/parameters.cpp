@@ -11,10 +11,10 @@
 namespace palimpsest::nn {
 namespace {
 
-// Beyond what any memory holds; it keeps the sums over all parameters and lanes within 64 bits.
+// No memory holds more values. The limit keeps the sums over all parameters and lanes within 64 bits.
 constexpr std::int64_t most_values = std::int64_t{1} << 44;
 
-constexpr std::int64_t alignment = 64;  // elements: a block starts on a cache line, and on the boundary that vector loads like
+constexpr std::int64_t alignment = 64;  // in elements: a block starts on a cache line, which also suits vector loads
 
 std::vector<double> initial_values(const ParameterInfo& info, std::uint64_t seed, double scale) {
     std::vector<double> values(static_cast<std::size_t>(info.numel));
@@ -101,7 +101,7 @@ void Parameters::allocate(const std::vector<std::uint64_t>& lane_seeds, const st
         at::Tensor leaf = block(values_);
         if (info.trained) {
             leaf.set_requires_grad(true);
-            leaf.mutable_grad() = block(gradients_);  // backward finds a gradient there and adds to it in place
+            leaf.mutable_grad() = block(gradients_);  // backward adds to this gradient in place
         }
         leaves_.push_back(std::move(leaf));
     }
