@@ -1,5 +1,5 @@
-// BaseConv: a short causal convolution gated by a dense projection, the layer that recall studies put below an attention layer.
-// It compares neighbouring tokens, which is all that a layer above needs to bind a value to its key.
+// BaseConv: a short causal convolution gated by a dense projection, the layer that recall studies put below an attention layer. It
+// compares neighbouring tokens, which is all that a layer above needs to bind a value to its key.
 #include "core/error.h"
 #include "mixers/mixer.h"
 

@@ -1,5 +1,5 @@
-// DeltaNet: the delta rule. Before a value is written, what the memory already answers to the key is taken away, so that a second
-// write replaces the first. To add a mixer, copy this file: facts, options, module and registration stand here and nowhere else.
+// DeltaNet: the delta rule. Before a value is written, the memory's present answer to the key is taken away, so that a second write
+// replaces the first. To add a mixer, copy this file: facts, options, module and registration stand here and nowhere else.
 #include "mixers/heads.h"
 #include "ops/layers.h"
 

@@ -1,5 +1,5 @@
-// The decay gate of the Mamba family: log decay g = -exp(A_log) softplus(a + dt_bias), in fp32 (Gu and Dao 2023, Mamba,
-// section 3.6); or bounded from below, g = bound sigmoid(exp(A_log) (a + dt_bias)) (the "safe gate" of KDA).
+// The decay gate of the Mamba family: log decay g = -exp(A_log) softplus(a + dt_bias), in fp32 (Gu and Dao 2023, Mamba, section
+// 3.6). The "safe gate" of KDA is bounded from below: g = bound sigmoid(exp(A_log) (a + dt_bias)).
 #pragma once
 
 #include "mixers/mixer.h"
@@ -10,7 +10,7 @@
 
 namespace palimpsest {
 
-// dt_bias such that softplus(dt_bias) is log-uniform in [0.001, 0.1].
+// Draws dt_bias such that softplus(dt_bias) is log-uniform in [0.001, 0.1].
 inline nn::InitRule time_step_rule() {
     return nn::InitRule::custom([](double uniform, std::int64_t) {
         const double dt = std::max(1e-4, std::exp(uniform * (std::log(0.1) - std::log(0.001)) + std::log(0.001)));
@@ -18,18 +18,18 @@ inline nn::InitRule time_step_rule() {
     });
 }
 
-// A_log such that the rate A is uniform in [low, high]. A draw near 0 would make the logarithm run away, and with it a head that
-// can never learn to forget.
+// Draws A_log such that the rate A is uniform in [low, high]. Draws near 0 are lifted, because their logarithm would run away and
+// such a head could never learn to forget.
 inline nn::InitRule log_rate_rule(double low, double high) {
     return nn::InitRule::custom(
         [low, high](double uniform, std::int64_t) { return std::log(std::max(1e-4, low + (high - low) * uniform)); });
 }
 
-// A rate for each head and a time step for each of `channels` features of it; neither is decayed by the optimiser.
+// A `DecayGate` has a rate for each head and a time step for each of the head's `channels` features. Weight decay acts on neither.
 class DecayGate {
 public:
     DecayGate() = default;
-    // `options`: the mixer's section, named where low is above high.
+    // `options` is the name of the mixer's section, for the error where low is above high.
     DecayGate(const nn::Scope& scope, const std::string& options, std::int64_t heads, std::int64_t channels, double low,
               double high)
         : heads_(heads), channels_(channels) {
@@ -37,14 +37,14 @@ public:
         a_log_ = scope.declare("a_log", {heads}, log_rate_rule(low, high), nn::Decay::never);
         dt_bias_ = scope.declare("dt_bias", {heads * channels}, time_step_rule(), nn::Decay::never);
     }
-    // Bounded: g in (bound, 0), bound < 0.
+    // Makes a bounded gate: g in (bound, 0), bound < 0.
     DecayGate(const nn::Scope& scope, std::int64_t heads, std::int64_t channels, double bound)
         : heads_(heads), channels_(channels), bound_(bound) {
         a_log_ = scope.declare("a_log", {heads}, nn::InitRule::constant(0), nn::Decay::never);
         dt_bias_ = scope.declare("dt_bias", {heads * channels}, time_step_rule(), nn::Decay::never);
     }
 
-    // a [R, B, T, H * channels] -> g [R * B, T, H, channels], or [R * B, T, H] where channels is 1
+    // Maps a [R, B, T, H * channels] to g [R * B, T, H, channels], or to [R * B, T, H] where channels is 1.
     at::Tensor operator()(const at::Tensor& a) const {
         const std::int64_t lanes = a.size(0);
         const at::Tensor rates = a.unflatten(-1, {heads_, channels_}), a_log = (*a_log_).view({lanes, 1, 1, heads_, 1});
@@ -54,14 +54,14 @@ public:
         return channels_ == 1 ? g.flatten(3).flatten(0, 1) : g.flatten(0, 1);
     }
 
-    // The step alone, for mixers that write in proportion to it: softplus(a + dt_bias), positive, [R * B, T, H, channels].
+    // Returns the step alone, for mixers that write in proportion to it: softplus(a + dt_bias), positive, [R * B, T, H, channels].
     at::Tensor time_step(const at::Tensor& a) const {
         return at::softplus((a + (*dt_bias_).view({a.size(0), 1, 1, -1})).unflatten(-1, {heads_, channels_})).flatten(0, 1);
     }
 
 private:
     std::int64_t heads_ = 0, channels_ = 0;
-    double bound_ = 0;  // 0: none
+    double bound_ = 0;  // 0: no bound
     nn::Parameter a_log_, dt_bias_;
 };
 

@@ -1,5 +1,5 @@
 // Gated linear attention: the additive rule over a memory in which every feature of the keys fades at a rate of its own, chosen by
-// the token. It forgets by time and by feature, but takes no single fact out.
+// the token. The memory forgets by time and by feature, but never a single fact.
 #include "mixers/heads.h"
 
 #include <ATen/ops/log_sigmoid.h>

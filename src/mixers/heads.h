@@ -1,5 +1,5 @@
-// What the recurrent mixers share: projections into heads with an optional short convolution, the recurrence over a layer's state,
-// and the way back out of the heads. Lanes and batch are one axis of sequences to the recurrence: N = R * B.
+// Parts that the recurrent mixers share: projections into heads with an optional short convolution, the recurrence over a layer's
+// state, and the way back out of the heads. To the recurrence, lanes and batch are one axis of sequences: N = R * B.
 #pragma once
 
 #include "core/error.h"
@@ -10,7 +10,8 @@
 
 namespace palimpsest {
 
-// The width of one head, of `share` times the model's width over all heads. `option` is named when it does not come out whole.
+// Returns the width of one head when all heads together have `share` times the model's width. The error for a
+// broken number names `option`.
 inline std::int64_t head_width(const std::string& option, double share, std::int64_t width, std::int64_t heads) {
     const double features = share * static_cast<double>(width);
     if (features > 1e12)
@@ -23,7 +24,8 @@ inline std::int64_t head_width(const std::string& option, double share, std::int
     return total / heads;
 }
 
-// W x, then a causal convolution of `taps` taps with SiLU (0: neither), split into heads: [R, B, T, d] -> [R * B, T, H, D].
+// Computes W x, then a causal convolution of `taps` taps with SiLU (0: neither), split into heads: [R, B,
+// T, d] -> [R * B, T, H, D].
 class HeadProjection {
 public:
     HeadProjection() = default;
@@ -33,7 +35,7 @@ public:
         if (taps_ > 0) conv_ = nn::ShortConv(scope, name + "_conv", heads * head, taps);
     }
 
-    // `silu` false keeps the convolution and leaves the activation to the caller.
+    // With `silu` false the convolution stays and the activation is left to the caller.
     at::Tensor operator()(const at::Tensor& x, State* state, bool silu = true) const {
         at::Tensor y = linear_(x);
         if (taps_ > 0) {
@@ -50,7 +52,7 @@ private:
     nn::ShortConv conv_;
 };
 
-// Runs the recurrence from the layer's state "memory" [R, B, H, K, V] and leaves the state after the last token there.
+// Runs the recurrence from the layer's state "memory" [R, B, H, K, V], and leaves the state after the last token there.
 inline at::Tensor recur(ops::RecurrenceInput input, std::int64_t lanes, State* state, ops::Backend backend) {
     if (state && (*state)["memory"].defined()) input.initial_state = (*state)["memory"].flatten(0, 1);
     const ops::RecurrenceOutput out = ops::recurrence(input, backend);
@@ -58,7 +60,8 @@ inline at::Tensor recur(ops::RecurrenceInput input, std::int64_t lanes, State* s
     return out.o;
 }
 
-// Each key head serves `groups` value heads, neighbours (repeat-interleave, not tiling): [N, T, H, D] -> [N, T, H * groups, D].
+// Repeats each key head for `groups` value heads, as neighbours (repeat-interleave, not tiling): [N, T, H, D]
+// -> [N, T, H * groups, D].
 inline at::Tensor repeat_heads(const at::Tensor& x, std::int64_t groups) {
     if (groups == 1) return x;
     return x.unsqueeze(3)
@@ -71,10 +74,11 @@ struct OutputForm {
     bool norm = true;
     double norm_eps = 1e-5;
     OutputGate gate = OutputGate::none;
-    std::int64_t gate_rank = 0;  // 0: one full matrix; else two of this rank, the second with a bias
+    std::int64_t gate_rank = 0;  // 0: one full matrix; else two matrices of this rank, the second with a bias
 };
 
-// The way out: RMSNorm of every head (its weight is shared by the heads), times an activated gate, then W_o. "Norm before gate".
+// `HeadOutput` is the way out of the heads, with "norm before gate": RMSNorm of every head (one weight for all heads), times an
+// activated gate, then W_o.
 class HeadOutput {
 public:
     HeadOutput() = default;
@@ -88,7 +92,7 @@ public:
         out_ = nn::Linear(scope, "out", heads * head, width, false, nn::Role::output);
     }
 
-    // o [R * B, T, H, V], x [R, B, T, d] (what the gate reads) -> [R, B, T, d]
+    // Maps o [R * B, T, H, V] to [R, B, T, d]; the gate reads x [R, B, T, d].
     at::Tensor operator()(const at::Tensor& o, const at::Tensor& x) const {
         at::Tensor y = o.reshape({x.size(0), x.size(1), x.size(2), o.size(2), o.size(3)});
         if (form_.norm) y = norm_(y);

@@ -1,5 +1,5 @@
-// Kimi Delta Attention: the delta rule over a memory that fades feature by feature. Gated DeltaNet with a gate for every feature of
-// the keys instead of one for the head; the decay comes before the error is read.
+// Kimi Delta Attention: the delta rule over a memory that fades feature by feature. It is Gated DeltaNet with a gate for every
+// feature of the keys instead of one for the head; the decay comes before the error is read.
 #include "mixers/gates.h"
 #include "mixers/heads.h"
 

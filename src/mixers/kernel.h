@@ -7,8 +7,8 @@
 
 namespace palimpsest {
 
-// o_t = S_t^T q_t / (z_t . q_t + eps), z the decayed sum of the keys: a value that is always 1 makes z the last column of the
-// memory. The read scale cancels but against eps. Memory [.., K, V + 1].
+// Returns o_t = S_t^T q_t / (z_t . q_t + eps), where z is the decayed sum of the keys: a value that is always 1 makes z the last
+// column of the memory [.., K, V + 1]. The read scale cancels, except beside eps.
 inline at::Tensor normalised_recur(ops::RecurrenceInput input, std::int64_t lanes, State* state, ops::Backend backend, double eps) {
     const at::Tensor& u = input.u;
     const std::int64_t values = u.size(3);
@@ -17,10 +17,10 @@ inline at::Tensor normalised_recur(ops::RecurrenceInput input, std::int64_t lane
     return o.narrow(-1, 0, values) / (o.narrow(-1, values, 1) + eps);
 }
 
-// Makes e^q and e^k of the exponents in q and k, without overflow and without looking ahead. A query's own maximum cancels in the
-// normalisation. Keys are scaled by the largest entry so far, m_t (kept in the state as "largest"); when it grows, the memory is
-// rescaled by e^(m_{t-1} - m_t), which is a decay of the recurrence family. What is normalised does not depend on m, so m takes no
-// gradient.
+// Makes e^q and e^k of the exponents in q and k, without overflow and without looking ahead. A query's own maximum cancels in
+// the normalisation. Keys are scaled by the largest entry so far, m_t (kept in the state as "largest"); when m grows, the
+// memory is rescaled by e^(m_{t-1} - m_t), which is a decay of the recurrence family. The normalised output does not depend on
+// m, so m takes no gradient.
 inline void exponential_features(ops::RecurrenceInput& input, std::int64_t lanes, State* state) {
     input.q = (input.q - input.q.detach().amax(-1, true)).exp();
     at::Tensor top = input.k.detach().amax(-1);  // [N, T, H]

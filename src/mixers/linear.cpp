@@ -1,4 +1,4 @@
-// Kernel linear attention: the additive rule. Every value is added to the memory under the features of its key; nothing is ever
+// Kernel linear attention: the additive rule. Every value is added to the memory under the features of its key, and nothing is ever
 // taken away, so a key that was written twice answers with a blend of both values.
 #include "mixers/kernel.h"
 #include "ops/layers.h"
@@ -59,7 +59,7 @@ const Schema<Options>& options_schema() {
     return schema;
 }
 
-// DPFP: r = [max(x, 0), max(-x, 0)], then r_i r_{i-j} for j = 1 .. nu. [.., D] -> [.., 2 nu D], never negative.
+// DPFP: r = [max(x, 0), max(-x, 0)], then r_i r_{i-j} for j = 1 .. nu. Maps [.., D] to [.., 2 nu D], never negative.
 at::Tensor dpfp(const at::Tensor& x, std::int64_t nu) {
     const at::Tensor parts = at::cat({at::relu(x), at::relu(-x)}, -1);
     std::vector<at::Tensor> products;
@@ -67,7 +67,8 @@ at::Tensor dpfp(const at::Tensor& x, std::int64_t nu) {
     return at::cat(products, -1);
 }
 
-// phi(q) . phi(k) = 1 + s + s^2 / 2 with s = q . k / sqrt D: [1, x / D^(1/4), x_i^2 / sqrt(2 D), x_i x_j / sqrt D for i < j].
+// Features with phi(q) . phi(k) = 1 + s + s^2 / 2, s = q . k / sqrt D: [1, x / D^(1/4), x_i^2 / sqrt(2 D), x_i
+// x_j / sqrt D for i < j].
 at::Tensor taylor(const at::Tensor& x) {
     const std::int64_t D = x.size(-1);
     const double root = std::sqrt(static_cast<double>(D));
@@ -139,7 +140,7 @@ private:
             case Map::taylor:
                 input.q = taylor(input.q);
                 input.k = taylor(input.k);
-                input.scale = 1;  // in phi
+                input.scale = 1;  // phi holds the scale
                 return;
         }
     }

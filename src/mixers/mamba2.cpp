@@ -1,5 +1,5 @@
-// Mamba-2 (state space duality): additive writes into a memory that fades, where one number, the time step, says both how strongly
-// a token is written and how much is forgotten before it. Keys B and queries C are shared by the heads of a group.
+// Mamba-2 (state space duality): additive writes into a memory that fades. One number, the time step, sets both how strongly a
+// token is written and how much is forgotten before it. The heads of a group share keys B and queries C.
 #include "mixers/gates.h"
 #include "mixers/heads.h"
 
@@ -74,7 +74,7 @@ public:
     }
 
 private:
-    // "Gate before norm": RMSNorm over the features of a group.
+    // Normalises by RMSNorm over the features of a group, after the gate ("gate before norm").
     at::Tensor normed(const at::Tensor& y) const {
         const at::Tensor weight = (*norm_).view({y.size(0), 1, 1, options_.groups, -1});
         return ops::rms_norm(y.unflatten(-1, {options_.groups, -1}), weight, options_.norm_eps).flatten(3);

@@ -1,5 +1,5 @@
 // A sequence mixer is a small contract. Its file (mixers/NAME.cpp) gives facts, options, the module and its registration; laws,
-// docs, validation, sweeps and plots come from the registry. To add one, copy delta.cpp.
+// docs, validation, sweeps and plots come from the registry. To add a mixer, copy delta.cpp.
 #pragma once
 
 #include "config/schema.h"
@@ -16,8 +16,8 @@
 
 namespace palimpsest {
 
-// What a layer carries from one call to the next: named tensors with leading axes [R, B, ...], so that bytes are measured and
-// states can be saved and sliced. A name not yet present (an undefined tensor) means the start of a sequence.
+// A `State` is what a layer carries from one call to the next: named tensors with leading axes [R, B, ...], so that states can be
+// measured in bytes, saved and sliced. A missing or undefined tensor means the start of a sequence.
 class State {
 public:
     at::Tensor& operator[](const std::string& name) { return tensors_[name]; }
@@ -30,7 +30,7 @@ private:
     std::map<std::string, at::Tensor> tensors_;
 };
 
-// What a call knows besides x. No member may be read back to the host.
+// A `StepContext` is what a call knows besides x. No member may be read back to the host.
 struct StepContext {
     bool training = false;
     std::int64_t position = 0;  // of x's first token in its sequence
@@ -45,7 +45,7 @@ struct BuildContext {
     std::int64_t width = 0;         // d
     std::int64_t layer = 0, layers = 0;
     std::int64_t longest = 0;  // longest sequence of any segment
-    // What a mixer looks at of these, its schema names with `reads`.
+    // The mixer's schema names with `reads` which of these keys it looks at.
     bool rotary = false;                             // model.positions is rotary
     bool on_gpu = false;                             // the run computes on a GPU, wherever the model is built
     ops::Backend backend = ops::Backend::automatic;  // run.backend
@@ -54,10 +54,10 @@ struct BuildContext {
 class Mixer {
 public:
     virtual ~Mixer() = default;
-    // The parallel form. x [R, B, T, d] -> [R, B, T, d]. With a state: continues from it and leaves the state after the last token
-    // in it; without: starts a sequence and keeps nothing.
+    // The parallel form maps x [R, B, T, d] to [R, B, T, d]. With a state it continues from that state and leaves the one after the
+    // last token; without a state it starts a sequence and keeps nothing.
     virtual at::Tensor forward(const at::Tensor& x, State* state, const StepContext& context) = 0;
-    // One token, x [R, B, 1, d].
+    // The step takes one token, x [R, B, 1, d].
     virtual at::Tensor step(const at::Tensor& x, State& state, const StepContext& context) { return forward(x, &state, context); }
 };
 
@@ -66,8 +66,8 @@ struct MixerFacts {
     std::string summary;  // one line
     std::string paper;
     std::string recurrence;        // exact, as text
-    bool needs_positions = false;  // cannot tell order by itself (softmax)
-    bool growing_state = false;    // grows with the sequence; else its bytes are constant (tested)
+    bool needs_positions = false;  // the mixer cannot tell order by itself (softmax)
+    bool growing_state = false;    // the state grows with the sequence; else its bytes are constant (tested)
 };
 
 class MixerKind {
@@ -75,16 +75,17 @@ public:
     virtual ~MixerKind() = default;
     virtual const MixerFacts& facts() const = 0;
     virtual const AnySchema& schema() const = 0;
-    virtual std::unique_ptr<Mixer> build(const BuildContext& context) const = 0;  // Error(usage) when options do not fit the width
+    // Throws Error(usage) where the options do not fit the width.
+    virtual std::unique_ptr<Mixer> build(const BuildContext& context) const = 0;
 };
 
-// The registry. Names are sorted; find returns nullptr for an unknown name, get throws Error(usage) listing the known ones.
+// The registry has sorted names. `find` returns nullptr for an unknown name, `get` throws Error(usage) listing the known ones.
 std::vector<std::string> mixer_names();
 const MixerKind* find_mixer(std::string_view name);
 const MixerKind& get_mixer(std::string_view name);
 void register_mixer(std::unique_ptr<MixerKind> kind);
 
-// Registers a mixer class M(const BuildContext&) with options struct O:
+// Registers a mixer class M(const BuildContext&, const O&) with its options struct O:
 //     static const RegisterMixer<Delta, Options> registered(facts, options_schema());
 template <class M, class O>
 class RegisterMixer {

@@ -45,8 +45,8 @@ const Schema<Options>& options_schema() {
     return schema;
 }
 
-// Directions w [m, D], a function of (lane seed, layer, draw). Every block of D rows is orthogonal (Gram and Schmidt over Gaussian
-// vectors, twice against rounding), the last one may be cut; then every row is given its length.
+// Draws the directions w [m, D] as a function of (lane seed, layer, draw). Every block of D rows is orthogonal (Gram and Schmidt
+// over Gaussian vectors, twice against rounding), and the last block may be cut. Then every row is given its length.
 void draw_directions(std::uint64_t lane_seed, const std::string& name, std::int64_t draw, RowLength length, std::int64_t head,
                      std::vector<double>& values) {
     nn::Draws draws(lane_seed, Stream::features, fmt::format("{} {}", name, draw));
@@ -122,7 +122,7 @@ public:
     }
 
 private:
-    // x [N, T, H, D] -> [N, T, H, m]: phi, but of kernel exp the exponent.
+    // Maps x [N, T, H, D] to [N, T, H, m]: to phi, or to its exponent where the kernel is exp.
     at::Tensor projected(at::Tensor x, std::int64_t lanes) const {
         if (options_.qk_norm == QkNorm::l2) x = ops::l2_norm(x);
         x = x * std::pow(static_cast<double>(head_), -0.25);
@@ -132,13 +132,14 @@ private:
         return h - 0.5 * x.square().sum(-1, true);
     }
 
-    // Which draw a lane has follows from its step alone, so a resumed run goes on with the same ones. Steps are read on the host,
+    // A lane's draw follows from its step alone, so a resumed run goes on with the same directions. Steps are read on the host,
     // which is free on the CPU and would stall a GPU.
     void redraw(const StepContext& context) {
         PALIMPSEST_ASSERT(context.step.defined() && context.lane_seeds.defined(), "redrawing needs the step and the lane seeds");
         if (!context.step.is_cpu()) refuse_redraw();
         const at::Tensor& leaf = *directions_;
-        // Another handle of the same memory: to write through the leaf itself would tell autograd that every parameter has changed.
+        // `own` is another handle of the same memory: writing through the leaf itself would tell autograd that
+        // every parameter has changed.
         const at::Tensor own = at::from_blob(leaf.mutable_data_ptr(), leaf.sizes(), leaf.options());
         drawn_.resize(static_cast<std::size_t>(leaf.size(0)), -1);
         std::vector<double> values(static_cast<std::size_t>(features_ * head_));
@@ -160,7 +161,7 @@ private:
     HeadProjection q_, k_, v_;
     nn::Parameter directions_;
     HeadOutput out_;
-    std::vector<std::int64_t> drawn_;  // by lane: the draw that its directions are, -1: not known
+    std::vector<std::int64_t> drawn_;  // for each lane the number of its present draw; -1: not known
 };
 
 const RegisterMixer<Performer, Options> registered(

@@ -7,7 +7,7 @@
 namespace palimpsest {
 namespace {
 
-// Inside a function: mixers register before main, in an order that nobody knows.
+// The registry is a static of a function, because mixers register before main, in any order.
 std::map<std::string, std::unique_ptr<MixerKind>, std::less<>>& registry() {
     static std::map<std::string, std::unique_ptr<MixerKind>, std::less<>> kinds;
     return kinds;

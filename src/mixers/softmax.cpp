@@ -51,7 +51,7 @@ public:
 
     at::Tensor forward(const at::Tensor& x, State* state, const StepContext& context) override {
         const std::int64_t lanes = x.size(0), batch = x.size(1), length = x.size(2), width = x.size(3);
-        // [R, B, T, H, D] each; unbind has one gradient, a stack, where three slices would add three padded ones
+        // q, k and v are [R, B, T, H, D]. unbind has one gradient, a stack, where three slices would add three padded ones.
         const std::vector<at::Tensor> qkv = qkv_(x).view({lanes, batch, length, 3, heads_, head_width_}).unbind(3);
         at::Tensor q = oriented(qkv[0], q_norm_, context.position).transpose(2, 3);
         at::Tensor k = oriented(qkv[1], k_norm_, context.position).transpose(2, 3);
@@ -76,7 +76,7 @@ private:
         return cache;
     }
 
-    // q [R, B, H, T, D], k and v [R, B, H, S, D], of which the last T are q's own tokens: query i sees keys 0 .. S - T + i.
+    // Attends with q [R, B, H, T, D] to k and v [R, B, H, S, D], whose last T are q's own tokens: query i sees keys 0 .. S - T + i.
     static at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale) {
         const auto sequences = [](const at::Tensor& t) { return t.flatten(0, 1); };
         const std::int64_t fresh = q.size(3), seen = k.size(3);
