@@ -6,8 +6,8 @@
 namespace palimpsest {
 namespace {
 
-// One pre-norm block: x + mixer(norm(x)), then x + mlp(norm(x)). Dropping, adding and normalising in this order is what peers write
-// as "dropout, add to the residual, norm" with the addition moved to the start of the next block.
+// A `Block` is one pre-norm block: x + mixer(norm(x)), then x + mlp(norm(x)). Dropping, adding and normalising in this order is
+// what peers write as "dropout, add to the residual, norm" with the addition moved to the start of the next block.
 struct Block {
     nn::Norm mixer_norm, mlp_norm;
     std::unique_ptr<Mixer> mixer;
@@ -33,8 +33,8 @@ nn::InitRule embedding_rule(const ModelSpec& model) {
     PALIMPSEST_ASSERT(false, "embedding init {}", static_cast<int>(model.embedding_init));
 }
 
-// Rows of a table [R, N, d] by index [R, ...] -> [R, ..., d]: lane r's indices are moved by r N into the table of all lanes. The
-// gradient of at::embedding is summed in a fixed order, on the CPU and on CUDA; that of advanced indexing is not.
+// Gathers rows of a table [R, N, d] by index [R, ...] into [R, ..., d]: lane r's indices are moved by r N into the table of all
+// lanes. The gradient of at::embedding is summed in a fixed order, on the CPU and on CUDA; that of advanced indexing is not.
 at::Tensor rows_of(const at::Tensor& table, const at::Tensor& index) {
     const std::int64_t lanes = table.size(0), rows = table.size(1), width = table.size(2);
     if (lanes == 1) return at::embedding(table.view({rows, width}), index);
@@ -55,7 +55,7 @@ struct Model::Impl {
     std::vector<Block> blocks;
     nn::Norm final_norm;
 
-    // Sites of dropout: 0 is the embedding's, then two a block. They key the masks, so they never change.
+    // The sites of dropout are 0 for the embedding, then two a block. They are part of the masks' key, so the numbers never change.
     static std::int64_t mixer_site(std::size_t block) { return 1 + 2 * static_cast<std::int64_t>(block); }
     static std::int64_t mlp_site(std::size_t block) { return 2 + 2 * static_cast<std::int64_t>(block); }
 
@@ -81,7 +81,7 @@ Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<Lan
     scope.parameters = &m.parameters;
     scope.model = &m.spec;
     scope.precision = m.precision;
-    // identity_with_norm counts as a branch: zoology rescales by two a layer
+    // identity_with_norm counts as a branch, because zoology rescales by two a layer.
     const std::int64_t branches_per_block = model.mlp == Mlp::none ? 1 : 2;
     scope.residual_branches = branches_per_block * static_cast<std::int64_t>(mixers.size());
 
@@ -117,7 +117,7 @@ Model::Model(const RunSpec& spec, const ModelShape& shape, const std::vector<Lan
         m.blocks.push_back(std::move(block));
     }
     m.final_norm = nn::Norm(scope, "final_norm", model.width, model.norm, model.norm_eps);
-    // As rows of the vocabulary, like the embedding that it may be tied to.
+    // The head is rows of the vocabulary, like the embedding that a model may use as its head.
     if (!model.tied_head) {
         m.head = scope.declare("head", {shape.vocabulary, model.width}, nn::linear_rule(scope, model.width, shape.vocabulary),
                                nn::Decay::yes);
@@ -198,10 +198,10 @@ ParameterCount count_parameters(const RunSpec& spec, const ModelShape& shape) {
 
 std::int64_t measure_state(const RunSpec& spec, const ModelShape& shape) {
     RunSpec plain = spec;
-    // Every form keeps the same state; this one says nothing of itself.
+    // Every form keeps the same state. The reference form is named, because `auto` would log its choice.
     if (plain.run.backend == OpsBackend::automatic) plain.run.backend = OpsBackend::reference;
     Model model(plain, shape, {LaneInit{}}, at::kCPU);
-    // A state keeps its size or grows by as much with every token.
+    // A state keeps its size or grows by the same number of bytes with every token.
     const std::int64_t first = model.state_bytes(1), second = shape.longest > 1 ? model.state_bytes(2) : first;
     return first + (shape.longest - 1) * (second - first);
 }

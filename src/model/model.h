@@ -1,4 +1,4 @@
-// Embedding, pre-norm blocks, final norm, head at scored positions only (logits elsewhere are never formed).
+// The model: embedding, pre-norm blocks, final norm, and a head at scored positions only (logits elsewhere are never formed).
 #pragma once
 
 #include "config/spec.h"
@@ -12,7 +12,7 @@ namespace palimpsest {
 
 struct ModelShape {
     std::int64_t vocabulary = 0;
-    std::int64_t longest = 0;  // longest segment (learned positions cover it)
+    std::int64_t longest = 0;  // longest segment; learned positions reach so far
 };
 
 struct LaneInit {
@@ -29,15 +29,15 @@ public:
     Model(const Model&) = delete;
     Model& operator=(const Model&) = delete;
 
-    // tokens [R, B, T] int64 -> hidden states after the final norm [R, B, T, d]. `states`: one per layer (an empty list becomes
-    // that), or nullptr: start of a sequence, nothing kept.
+    // Maps tokens [R, B, T] int64 to the hidden states after the final norm, [R, B, T, d]. `states` has one entry a layer (an empty
+    // list is filled so); nullptr starts a sequence and keeps nothing.
     at::Tensor hidden(const at::Tensor& tokens, std::vector<State>* states, const StepContext& context);
-    // hidden [R, B, T, d], positions [R, B, P] int64 -> logits [R, B * P, vocabulary] in the parameters' type
+    // Maps hidden [R, B, T, d] and positions [R, B, P] int64 to logits [R, B * P, vocabulary] in the parameters' type.
     at::Tensor logits_at(const at::Tensor& hidden, const at::Tensor& positions);
 
     nn::Parameters& parameters();
     std::int64_t layers() const;  // number of blocks
-    // Bytes of all layers' states of one sequence of one lane after `length` tokens, measured by running one.
+    // Returns the bytes of all layers' states for one sequence of one lane after `length` tokens, measured by running one sequence.
     std::int64_t state_bytes(std::int64_t length);
 
 private:
@@ -45,13 +45,14 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
-// Of one lane: parameters that are trained, and those that are drawn and stay.
+// A `ParameterCount` counts the parameters of one lane: those that are trained, and those that are drawn and stay.
 struct ParameterCount {
     std::int64_t trained = 0, fixed = 0;
 };
-// Without the memory and the time that it takes to build them. Throws Error(usage) where the model's options do not fit together.
+// Counts the parameters without the memory and the time of building them. Throws Error(usage) where the model's
+// options do not fit together.
 ParameterCount count_parameters(const RunSpec& spec, const ModelShape& shape);
-// What Model::state_bytes measures after the longest sequence, of a model that is built on the CPU and runs two tokens.
+// Returns what Model::state_bytes measures after the longest sequence, from a model that is built on the CPU and runs two tokens.
 std::int64_t measure_state(const RunSpec& spec, const ModelShape& shape);
 
 }  // namespace palimpsest
