@@ -45,14 +45,14 @@ std::vector<std::string> names_of_options(const CLI::App& app) {
     return names;
 }
 
-// --jobs, --jobs=4, -j, -j4
+// Returns whether a word is an option: --jobs, --jobs=4, -j, -j4.
 bool is_option(const CLI::App& app, const std::string& word) {
     const std::string name = word.starts_with("--") ? word.substr(0, word.find('=')) : word.substr(0, 2);
     const auto options = app.get_options();
     return std::any_of(options.begin(), options.end(), [&](const CLI::Option* option) { return option->check_name(name); });
 }
 
-// The verb that was called: {"ls"}, or {"bench", "step"}.
+// Returns the verb that was called: {"ls"}, or {"bench", "step"}.
 std::vector<const CLI::App*> chosen_verbs(const CLI::App& app) {
     std::vector<const CLI::App*> verbs;
     for (auto next = app.get_subcommands(); !next.empty(); next = next.front()->get_subcommands()) verbs.push_back(next.front());
@@ -65,15 +65,15 @@ std::string path_of(const std::vector<const CLI::App*>& verbs) {
     return path;
 }
 
-// CLI11 only says that something was not expected; a person wants to know what would have been.
+// Explains an error of parsing. CLI11 only says that a word was not expected; a person wants to know what would have been.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& command) {
     const std::vector<const CLI::App*> chosen = chosen_verbs(app);
     const CLI::App& at = chosen.empty() ? app : *chosen.back();
     const std::vector<std::string> verbs = names_of_verbs(at);
-    // A known option with a value that it does not take says so itself.
+    // A known option with a value that it does not take has a message of its own.
     const bool unexpected =
         dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-    std::size_t passed = 0;  // verbs on the way here
+    std::size_t passed = 0;  // verbs before the unexpected word
     for (std::size_t i = 1; unexpected && i < command.size(); ++i) {
         const std::string& word = command[i];
         if (word == "--") break;
@@ -97,7 +97,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
     return text;
 }
 
-// A report of config errors says "file:line:col: error:" itself.
+// Logs an error. A report of config errors has "file:line:col: error:" of its own.
 void say(const Error& error) {
     const std::string text = error.what();
     const bool says_so = text.substr(0, text.find('\n')).find("error: ") != std::string::npos;
@@ -123,7 +123,7 @@ ExitCode execute(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) {
-            app.exit(error);  // --help: to stdout
+            app.exit(error);  // prints --help to stdout
             return ExitCode::ok;
         }
         log_error("{}\nsee: palimpsest {}--help", explain(app, error, session.command), path_of(chosen_verbs(app)));
@@ -150,7 +150,7 @@ void wait_without_spinning(const std::vector<std::string>& command) {
     std::vector<char*> arguments;
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    ::execv("/proc/self/exe", arguments.data());  // comes back only where it cannot: then it is slower, no more
+    ::execv("/proc/self/exe", arguments.data());  // returns only where it fails; then the program is slower, no more
 }
 
 std::vector<std::pair<std::string, std::string>> all_versions() {
@@ -163,7 +163,7 @@ std::vector<std::pair<std::string, std::string>> all_versions() {
 
 int run_program(int argc, char** argv) {
     reset_inherited_signals();
-    ::prctl(PR_SET_NAME, "palimpsest");  // begun anew from /proc/self/exe it would be called "exe"
+    ::prctl(PR_SET_NAME, "palimpsest");  // a program begun anew from /proc/self/exe would be called "exe"
     start_log(LogLevel::info, stderr_terminal());
     ExitCode code = ExitCode::run_failed;
     try {

@@ -1,5 +1,5 @@
-// palimpsest bench step|recurrence: how long a training step takes and where its time goes; how long the recurrence takes in its
-// forms.
+// palimpsest bench step|recurrence: measures how long a training step takes and where its time goes, or how long the recurrence
+// takes in each form.
 #include "train/bench.h"
 
 #include "cli/app.h"
@@ -46,7 +46,7 @@ void add_common(CLI::App& verb, Common& common, const char* shape_form) {
     verb.add_flag("--json", common.json, "as JSON");
 }
 
-// "64,256" -> {64, 256}
+// Reads "64,256" as {64, 256}.
 std::vector<std::int64_t> read_shape(const std::string& text, std::size_t least, std::size_t most, const char* form) {
     std::vector<std::int64_t> out;
     const char *at = text.data(), *end = at + text.size();
@@ -95,8 +95,7 @@ std::string machine_text(const Json& machine) {
                        std::string(machine["libtorch"]), where, plural(machine["threads"].get<std::int64_t>(), "thread"));
 }
 
-// ---- step
-// -------------------------------------------------------------------------------------------------------------------------
+// ---- step ----
 
 struct StepArguments : Common {
     std::vector<std::string> words, mixers;
@@ -104,7 +103,7 @@ struct StepArguments : Common {
     std::size_t operators = 0;
 };
 
-// A recall task of T tokens and Q questions, and a model of one mixer in every layer.
+// Returns a config with a recall task of T tokens and Q questions and a model of one mixer in every layer.
 std::string own_config(const StepArguments& a, const std::string& mixer, const std::vector<std::int64_t>& shape) {
     const std::int64_t length = shape[0], queries = shape.size() > 2 ? shape[2] : std::max<std::int64_t>(1, length / 16);
     return fmt::format(
@@ -130,7 +129,7 @@ std::vector<PlannedRun> own_runs(const StepArguments& a, const std::vector<std::
     return runs;
 }
 
-// What a step's time depends on.
+// Returns a text of what a step's time depends on.
 std::string shape_of(const RunSpec& spec) {
     Value key = Value::map();
     for (const char* section : {"task", "model", "mixers", "run"}) key.set(section, *spec.resolved.find(section));
@@ -263,8 +262,7 @@ void add_bench_step(CLI::App& bench, Session& session) {
     verb->callback([a, verb, &session] { session.action = [a, verb, &session] { return bench_step(*a, *verb, session); }; });
 }
 
-// ---- recurrence
-// -------------------------------------------------------------------------------------------------------------------
+// ---- recurrence ----
 
 struct RecurrenceArguments : Common {
     std::vector<std::string> forms, decays;
@@ -298,7 +296,7 @@ ExitCode bench_recurrence(const RecurrenceArguments& a, const Session& session) 
         for (const std::string& decay : decays) {
             ops::RecurrenceInput in;
             in.scale = 1 / std::sqrt(static_cast<double>(K));
-            const double bound = in.scale;  // keys of at most unit length
+            const double bound = in.scale;  // keeps keys to unit length at most
             in.q = uniform({N, T, H, K}, -bound, bound, runtime.device);
             in.k = uniform({N, T, H, K}, -bound, bound, runtime.device);
             in.u = uniform({N, T, H, V}, -1, 1, runtime.device);

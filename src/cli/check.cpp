@@ -1,4 +1,5 @@
-// palimpsest check CONFIG: is it right? Reads, expands, compiles tasks and builds models; starts nothing.
+// palimpsest check CONFIG: tells whether a config is right. It reads, expands, compiles tasks and builds
+// models, but starts nothing.
 #include "cli/config_arguments.h"
 #include "cli/output.h"
 #include "core/log.h"

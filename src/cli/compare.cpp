@@ -1,4 +1,4 @@
-// palimpsest compare SWEEP…: mean, deviation and count over seeds.
+// palimpsest compare SWEEP…: prints mean, deviation and count over seeds.
 #include "cli/app.h"
 #include "cli/output.h"
 #include "cli/select.h"
@@ -29,12 +29,12 @@ struct Arguments {
 std::string cell(double mean, double deviation, std::size_t count) {
     if (!std::isfinite(mean) || count < 2 || !std::isfinite(deviation)) return value_text(mean);
     if (deviation == 0 && mean == std::round(mean) && std::abs(mean) > 1) return value_text(mean);  // a size, not a measurement
-    // Both with the digits of the mean.
+    // Mean and deviation both get the digits of the mean.
     return std::abs(mean) < 1000 ? fmt::format("{:.3f} ± {:.3f}", mean, deviation)
                                  : fmt::format("{:.0f} ± {:.0f}", mean, deviation);
 }
 
-// Keeps the best runs of each group, and says how they were chosen. The keys chosen over become columns.
+// Keeps the best runs of each group and tells how they were chosen. The keys chosen over become columns.
 void choose(std::vector<CollectedRun>& runs, std::vector<std::string>& by, const std::vector<std::string>& over) {
     Best best = best_over(runs, by, over);
     const auto [fewest, most] = std::minmax_element(best.candidates.begin(), best.candidates.end());
@@ -46,7 +46,7 @@ void choose(std::vector<CollectedRun>& runs, std::vector<std::string>& by, const
     by.insert(by.end(), over.begin(), over.end());
 }
 
-// Where a number rests on the valid questions: what they ask is not the same in every config.
+// Tells where a number rests on the valid questions, because these are not drawn alike in every config.
 void tell_valid(const std::vector<CollectedRun>& runs, const Arguments& arguments) {
     const auto of_valid = [](const std::string& metric) {
         return metric.starts_with("valid_") || metric.starts_with("best_valid") || metric.starts_with("best_test");
@@ -59,7 +59,7 @@ void tell_valid(const std::vector<CollectedRun>& runs, const Arguments& argument
         log_info("note: valid questions are drawn from {}", join({sources.begin(), sources.end()}, ", and of other runs from "));
 }
 
-// One table a metric: of the summaries all together, along the questions each by itself.
+// A `Part` is one table: of all summaries together, or of one metric along the kinds of question.
 struct Part {
     std::string metric;  // "" for all summaries
     CompareTable table;
@@ -162,7 +162,7 @@ std::string some_of(const std::vector<std::string>& words) {
     return join({words.begin(), words.begin() + most}, ", ") + ", …";
 }
 
-// Of the runs whose test has several segments, all of these.
+// Returns all test segments of the runs that have several.
 std::vector<std::string> pooled_segments(const std::vector<CollectedRun>& runs) {
     std::vector<std::string> labels;
     std::set<std::string> known;
@@ -174,7 +174,7 @@ std::vector<std::string> pooled_segments(const std::vector<CollectedRun>& runs) 
     return labels;
 }
 
-// What a reader must know of the numbers, said where it matters.
+// Tells what a reader must know of the numbers, where it matters.
 void tell_meaning(const Selection& selection, const Arguments& arguments, const std::vector<Part>& parts) {
     const auto spreads = [](const Part& part) {
         const auto& rows = part.table.rows;
@@ -188,7 +188,7 @@ void tell_meaning(const Selection& selection, const Arguments& arguments, const 
     if (const auto over = averaged_keys(selection.runs, arguments.by, selection.swept); !over.empty())
         log_info("note: averaged over {} too; --by or --where takes them apart", join(over, ", "));
 
-    // Of the summaries: what is over all test questions is over all segments of the test.
+    // A summary over all test questions is over all segments of the test.
     const bool of_summaries = arguments.along.empty();
     const auto of_test = [](const std::string& metric) { return metric.find("test_") != std::string::npos; };
     if (of_summaries && std::any_of(arguments.metrics.begin(), arguments.metrics.end(), of_test))

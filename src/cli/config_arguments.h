@@ -1,4 +1,4 @@
-// What the verbs that start from a config have in common.
+// What the verbs that start from a config share.
 #pragma once
 
 #include "cli/app.h"
@@ -21,13 +21,14 @@ struct ConfigArguments {
 void add_config(CLI::App& verb, ConfigArguments& arguments);     // CONFIG [key=value …]
 void add_execution(CLI::App& verb, ConfigArguments& arguments);  // --results, --progress, --print-config, --explain, --dry-run
 void add_progress(CLI::App& verb, std::string& progress);
-ProgressMode progress_mode(const std::string& word);  // also sets the terminal up for it
+ProgressMode progress_mode(const std::string& word);  // also sets the terminal up for this mode
 
 bool wants_telling(const ConfigArguments& arguments);  // --print-config, --explain, --dry-run
-// True when the arguments only ask to be told something, which is then on stdout.
+// Logs the notes, and prints what --print-config, --explain or --dry-run ask for. Returns whether one of them was given, so that
+// nothing is to run.
 bool only_tells(const ConfigArguments& arguments, const Experiment& experiment);
 
-// The code that one run's end gives, and what a person should know of it on stderr.
+// Returns the exit code for one run's outcome, and tells a person about the outcome on stderr.
 ExitCode tell_outcome(const RunOutcome& outcome, const StopRequest& request);
 
 }  // namespace palimpsest::cli

@@ -1,5 +1,5 @@
-// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run | config: from the registries and
-// schemas alone.
+// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run | config: prints from the
+// registries and schemas alone.
 #include "cli/app.h"
 #include "cli/example.h"
 #include "cli/output.h"
@@ -79,7 +79,7 @@ void describe_mixer(const std::string& name, bool json) {
                       options_table(kind.schema())));
 }
 
-// "length=32" … as a map, each value with its place.
+// Returns "length=32" … as a map, each value with its place.
 Value options_map(const std::vector<std::string>& arguments, Diagnostics& errors) {
     auto text = std::make_shared<SourceText>();
     text->name = "<command line>";
@@ -153,7 +153,7 @@ bool has(const std::vector<std::string>& list, const std::string& word) {
     return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-// The command that a person most likely meant by `describe WORD …`, without the program's name; "" where nothing is near.
+// Returns the command, without the program's name, that a person most likely meant by `describe WORD …`, or "" where none is near.
 std::string meant(const std::string& word) {
     const std::vector<std::string> mixers = mixer_names(), tasks = task_names();
     std::vector<std::string> all = kinds;
@@ -175,7 +175,7 @@ void check_kind(const std::string& kind, const std::vector<std::string>& words) 
                  : (has(mixer_names(), kind) || has(task_names(), kind) ? "; write `palimpsest " + command + "`"
                                                                         : "; did you mean `palimpsest " + command + "`?"));
     }
-    // A task asked for as a mixer, or the other way round.
+    // A task may be asked for as a mixer, or the other way round.
     const char* other = kind == "mixer" ? "task" : "mixer";
     const bool misplaced =
         (kind == "mixer" || kind == "task") && !words.empty() && has(kind == "mixer" ? task_names() : mixer_names(), words.front());

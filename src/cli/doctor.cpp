@@ -1,4 +1,4 @@
-// palimpsest doctor: what is found on this machine, and what is wrong with it; the text to put into a report.
+// palimpsest doctor: reports what this machine has and what is wrong with it, as text for a bug report.
 #include "cli/app.h"
 #include "cli/output.h"
 #include "cli/path_option.h"
@@ -53,15 +53,15 @@ std::string file_system(const std::string& folder) {
     }
 }
 
-// The folder itself, or the nearest above it that exists: doctor creates nothing that stays.
+// Returns the folder, or the nearest existing one above it: doctor creates nothing that stays.
 std::string nearest_existing(const std::string& folder) {
     fs::path path = fs::absolute(folder).lexically_normal();
     while (!fs::exists(path) && path.has_relative_path()) path = path.parent_path();
     return path.string();
 }
 
-// What runs need of a folder: exclusive creation (the LOCK), rename over a file (every record). Locks of the file system keep two
-// sweeps with different plans out of one folder, no more; whether they work is also worth knowing where HDF5's own tools are.
+// Examines what runs need of a folder: exclusive creation (the LOCK) and rename over a file (every record). Locks of the file
+// system only keep two sweeps with different plans out of one folder; whether they work also matters to HDF5's own tools.
 void examine_folder(const std::string& results, Findings& found) {
     const std::string folder = nearest_existing(results);
     found.facts.emplace_back("results",

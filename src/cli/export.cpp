@@ -1,4 +1,4 @@
-// palimpsest export SWEEP|RUN…: tidy tables for other tools, to stdout or into a file.
+// palimpsest export SWEEP|RUN…: writes tidy tables for other tools, to stdout or into a file.
 #include "store/export.h"
 
 #include "cli/app.h"
@@ -34,7 +34,7 @@ const std::map<std::string, ExportTable> tables = {{"summary", ExportTable::summ
                                                    {"slices", ExportTable::slices},
                                                    {"train", ExportTable::train}};
 
-// What identifies a run: its sweep where there are several, the keys in which the runs differ, the seed.
+// Returns the keys that identify a run: its sweep where there are several, the keys in which the runs differ, the seed.
 std::vector<std::string> default_keys(const Selection& selection) {
     std::vector<std::string> keys = selection.keys;
     const auto lacks = [&](const char* key) { return std::find(keys.begin(), keys.end(), key) == keys.end(); };
@@ -46,14 +46,14 @@ std::vector<std::string> default_keys(const Selection& selection) {
 
 void check_keys(const std::vector<std::string>& keys, const std::vector<CollectedRun>& runs, ExportTable table) {
     std::vector<std::string> known = config_keys(runs);
-    if (table != ExportTable::summary)  // there they are columns already
+    if (table != ExportTable::summary)  // summary values are columns of that table already
         for (std::string& name : summary_names(runs)) known.push_back(std::move(name));
     check_known("config key", keys, known);
     if (std::set<std::string>(keys.begin(), keys.end()).size() < keys.size())
         fail(ExitCode::usage, "--keys names a key twice: {}", join(keys, ","));
 }
 
-// As it was asked for, or as the file's name ends.
+// Returns the format that was asked for, or else that of the file's ending.
 ExportFormat format_of(const Arguments& arguments) {
     if (!arguments.format.empty()) return arguments.format == "json" ? ExportFormat::json : ExportFormat::csv;
     const std::string ending = arguments.file == "-" ? "" : std::filesystem::path(arguments.file).extension().string();
@@ -70,7 +70,7 @@ void tell_missing(const std::vector<const CollectedRun*>& missing, std::size_t a
     constexpr std::size_t most = 5;
     std::vector<std::string> names;
     for (const CollectedRun* run : missing) {
-        const std::string& id = run->run.run_id;  // unknown where a folder without a manifest holds a file that cannot be read
+        const std::string& id = run->run.run_id;  // empty where a folder without a manifest holds an unreadable file
         if (names.size() < most)
             names.push_back(fmt::format("{} ({})", id.empty() ? run->run.folder : short_id(id), to_string(run->state)));
     }

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_named = 10, shortest_id = 8, longest_id = 12;
 
-// Without a slash at its end; "." and ".." by what they are called, since the name of a run's folder tells its id.
+// Returns the folder without a slash at its end, and "." and ".." by their real names, because the name of a
+// run's folder tells its id.
 std::string tidy(const std::string& folder) {
     fs::path path = (fs::path(folder) / "").lexically_normal().parent_path();
     if (path.empty() || path.filename() == "." || path.filename() == "..") path = fs::canonical(folder);
@@ -31,14 +32,15 @@ Place::Kind kind_of(const std::string& folder) {
     return is_run_folder(folder) ? Place::Kind::run : Place::Kind::folder;
 }
 
-// A run behind a link such as `latest` by its own folder, whose name tells its id.
+// Returns the own folder of a run behind a link such as `latest`, because that folder's name tells the id.
 std::string behind_links(std::string folder) {
     for (int links = 0; links < 16 && fs::is_symlink(folder); ++links)
         folder = tidy((fs::path(folder).parent_path() / fs::read_symlink(folder)).string());
     return folder;
 }
 
-// As it is named from here, or from the results. What holds a run or a sweep goes before what only happens to be called so.
+// Returns the folder of a name as seen from here or from the results. A folder that holds a run or a sweep goes before one that
+// only has the name.
 std::optional<Place> folder_named(const std::string& name, const std::string& results) {
     std::optional<Place> found;
     for (const std::string& folder : {name, results + "/" + name}) {
@@ -86,7 +88,7 @@ Place find_place(const std::string& name, const std::string& results) {
         const std::string path = name_of(folder, results), last = fs::path(folder).filename().string();
         known.push_back(last);
         if (!name.empty() && (last.starts_with(name) || path.starts_with(name) || has_id(folder, name))) found.push_back(folder);
-        if (last == name) exact.push_back(folder);  // "…-seed=1" is the beginning of "…-seed=10" too
+        if (last == name) exact.push_back(folder);  // "…-seed=1" also begins "…-seed=10"
     }
     if (exact.size() == 1) found = exact;
     if (found.size() == 1) return {Place::Kind::run, found.front()};

@@ -1,4 +1,4 @@
-// What a name on the command line stands for: one meaning for every verb. What `ls` prints, every verb takes.
+// What a name on the command line stands for. It means the same to every verb, and every verb takes the names that `ls` prints.
 #pragma once
 
 #include <string>
@@ -12,17 +12,20 @@ struct Place {
     std::string folder;
 };
 
-// A folder, as it is named from here or from the results ("quickstart", "quickstart/05b90002-delta", "latest"), or the beginning of
-// a run's id, of its folder's name, or of that path. Error(usage) says what there is, or which runs it may be.
+// Returns the place of a name. The name is a folder, as seen from here or from the results ("quickstart",
+// "quickstart/05b90002-delta", "latest"), or the beginning of a run's id, of its folder's name, or of that path. Throws
+// Error(usage) that tells what there is, or which runs the name may be.
 Place find_place(const std::string& name, const std::string& results);
 
-// The same for verbs that take one run: Error(usage) with a hint where the name stands for more.
+// Returns the folder of the one run that a name stands for. Throws Error(usage) with a hint where the name stands for more.
 std::string find_run(const std::string& name, const std::string& results);
 
-// The folder of a run as a name that find_place takes: from the results where it is below them, else from here.
+// Returns the folder of a run as a name that find_place takes: as seen from the results where the folder is
+// below them, else from here.
 std::string name_of(const std::string& folder, const std::string& results);
 
-// The id that the name of a run's folder begins with, whole or its first digits; "" where it was named by somebody else.
+// Returns the id at the beginning of the name of a run's folder, whole or its first digits, or "" where a
+// person has named the folder.
 std::string id_in_name(const std::string& folder);
 
 }  // namespace palimpsest::cli

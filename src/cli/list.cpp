@@ -1,4 +1,4 @@
-// palimpsest list mixers|tasks: what the registries hold.
+// palimpsest list mixers|tasks: prints what the registries hold.
 #include "cli/app.h"
 #include "cli/output.h"
 #include "core/text.h"

@@ -1,4 +1,4 @@
-// palimpsest ls [NAME]: every run below a folder, with its state.
+// palimpsest ls [NAME]: lists every run below a folder with its state.
 #include "cli/app.h"
 #include "cli/find.h"
 #include "cli/output.h"
@@ -31,7 +31,7 @@ double age_of(const std::string& file) {
     return std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
 }
 
-// Of the end where there is one, else of the last evaluation so far.
+// Returns the accuracy at the end of the run where there is one, else of the last evaluation so far.
 double test_accuracy(const std::string& file, const RunRecord& record) {
     if (const auto found = record.summary.find("test_accuracy"); found != record.summary.end()) return found->second;
     RunParts answers = results_only;
@@ -42,11 +42,11 @@ double test_accuracy(const std::string& file, const RunRecord& record) {
 }
 
 struct Row {
-    std::string folder, state, id, above, human;  // above: the folder that it stands in; human: the name less the id
+    std::string folder, state, id, above, human;  // above: the folder around the run's; human: the name without the id
     double accuracy = std::numeric_limits<double>::quiet_NaN(), age = 0;
 };
 
-// Sweep by sweep, and there as a person would sort the names; the ids before them say nothing.
+// Orders rows by sweep, then as a person would sort the names; the ids before the names say nothing.
 bool before(const Row& a, const Row& b) {
     for (const auto part : {&Row::above, &Row::human, &Row::id}) {
         if (natural_less(a.*part, b.*part)) return true;

@@ -69,14 +69,14 @@ std::string age_text(double seconds) {
 
 std::string value_text(double value) {
     if (!std::isfinite(value)) return "-";
-    // Shares are written alike, 1.000 beside 0.998; counts as they are.
+    // Shares get three digits, 1.000 beside 0.998; counts get none.
     const bool count = std::abs(value) > 1 && value == std::round(value);
     return std::abs(value) < 1000 && !count ? fmt::format("{:.3f}", value) : fmt::format("{:.0f}", value);
 }
 
 std::vector<std::string> config_folders() {
     std::vector<std::string> folders = {"configs"};
-    std::error_code ignored;  // of what is not there
+    std::error_code ignored;  // an absent link is no error
     for (fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path(); folder.has_relative_path();
          folder = folder.parent_path())
         for (const char* name : {"configs", "share/palimpsest/configs"}) {

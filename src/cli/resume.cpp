@@ -25,17 +25,18 @@ struct Arguments {
     std::string run, results = "results", progress = "auto";
 };
 
-// Of the checkpoint that it goes on from: with as many a run goes on bit for bit, also one of a sweep whose workers shared the
-// cores. 0: not known.
+// Returns the threads of the checkpoint from which a run goes on, or 0 where they are not known. With as many threads the run goes
+// on bit for bit, even if it belongs to a sweep whose workers shared the cores.
 std::int64_t threads_before(const std::string& checkpoints) {
     const std::optional<train::Checkpoint> newest = train::newest_checkpoint(checkpoints);
     const std::string threads = newest ? newest->fact("threads") : "";
     return threads.empty()
                ? 0
-               : std::min<std::int64_t>(std::stoll(threads), train::most_threads());  // it may have been a larger machine
+               : std::min<std::int64_t>(std::stoll(threads), train::most_threads());  // the run may come from a larger machine
 }
 
-// The sweep that the run belongs to; "" where it was started alone. Its record may be lost, then the plan beside it tells.
+// Returns the sweep that the run belongs to, or "" where the run was started alone. Where the run's record is lost,
+// the plan beside it tells.
 std::string sweep_of(const std::string& folder, const std::string& run_id) {
     if (file_exists(folder + "/run.h5") && RunFolder(folder).lost_record().empty()) return read_run(folder + "/run.h5").sweep_id;
     const std::string parent = folder + "/..";
@@ -51,7 +52,7 @@ ExitCode resume(const Arguments& arguments, const Session& session) {
     const Experiment experiment = parse_experiment(path, read_file(path), {}, registry_catalog(), {});
     PlannedRun planned = experiment.runs.front();
     const std::string name = std::filesystem::path(folder).filename().string(), digits = name.substr(0, name.find('-'));
-    if (digits.size() < 8 || !planned.spec.id.starts_with(digits))  // folders of older versions carry eight
+    if (digits.size() < 8 || !planned.spec.id.starts_with(digits))  // folders of older versions carry eight digits
         fail(ExitCode::usage,
              "'{}' describes the run {}, but its folder is '{}': was it edited? Start it anew with `palimpsest run`", path,
              planned.spec.id, name);

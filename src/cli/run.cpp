@@ -1,4 +1,4 @@
-// palimpsest run CONFIG: one run.
+// palimpsest run CONFIG: trains one run.
 #include "cli/config_arguments.h"
 #include "cli/output.h"
 #include "core/text.h"
@@ -14,14 +14,14 @@ namespace palimpsest::cli {
 namespace {
 
 ExitCode run(const ConfigArguments& arguments, const Session& session) {
-    if (!wants_telling(arguments)) wait_without_spinning(session.command);  // first: it begins the program anew
+    if (!wants_telling(arguments)) wait_without_spinning(session.command);  // comes first, because it starts the program anew
     const Experiment experiment = load_config(arguments.path, arguments.overrides, arguments.only);
     if (experiment.is_sweep && arguments.only.empty() && !wants_telling(arguments))
         fail(ExitCode::usage, "'{}' plans a sweep of {} runs; start it with: {}\nor one of them: {} --only NUMBER", arguments.path,
              experiment.runs.size(), shell_line({"palimpsest", "sweep", arguments.path}),
              shell_line({"palimpsest", "run", arguments.path}));
     if (only_tells(arguments, experiment)) return ExitCode::ok;
-    static StopRequest request;  // signal handlers write it to the very end
+    static StopRequest request;  // static, because signal handlers write it to the very end
     handle_signals(request);
     ExecuteOptions options;
     options.results = arguments.results;
@@ -29,7 +29,7 @@ ExitCode run(const ConfigArguments& arguments, const Session& session) {
     options.progress = progress_mode(arguments.progress);
     const PlannedRun& planned = experiment.runs[experiment.chosen];
     const std::string folder = planned_folders(options.results, experiment)[experiment.chosen];
-    const std::string sweep = experiment.is_sweep ? sweep_id(experiment) : "";  // its record belongs to the sweep
+    const std::string sweep = experiment.is_sweep ? sweep_id(experiment) : "";  // the record of the run names its sweep
     static_cast<void>(inspect_runs({planned}, {experiment.lanes, {folder}}));
     options.inspected = true;
     return tell_outcome(execute_run(planned, experiment, folder, sweep, human_name(planned), options, request), request);

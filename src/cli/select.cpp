@@ -21,10 +21,10 @@ namespace fs = std::filesystem;
 struct Found {
     Place place;
     fs::path real;     // behind all links
-    std::string name;  // tells it from the others that were named
+    std::string name;  // tells the place from the others that were named
 };
 
-// The last part of each folder, or the whole of it where that would not tell them apart.
+// Names each folder by its last part, or by the whole path where last parts are equal.
 void name_shortly(std::vector<Found>& all) {
     std::set<std::string> names;
     for (Found& found : all) names.insert(found.name = fs::path(found.place.folder).filename().string());
@@ -46,7 +46,7 @@ std::vector<Found> find_all(const SelectArguments& arguments) {
     return all;
 }
 
-// The runs that stand there and the keys that were swept.
+// Returns the runs of a place and the keys that were swept.
 std::pair<std::vector<SweepRun>, std::vector<std::string>> plan_of(const Place& place) {
     if (place.kind == Place::Kind::sweep) {
         Manifest manifest = read_manifest(place.folder);
@@ -59,7 +59,7 @@ std::pair<std::vector<SweepRun>, std::vector<std::string>> plan_of(const Place& 
     return {std::move(runs), {}};
 }
 
-// A sweep's folder may hold runs that its plan does not name: of an earlier config, or started alone.
+// Tells of runs in a sweep's folder that its plan does not name: those of an earlier config, or started alone.
 void tell_others(const Found& found, const std::vector<SweepRun>& planned) {
     if (found.place.kind != Place::Kind::sweep) return;
     std::set<fs::path> known;
@@ -74,7 +74,7 @@ void tell_others(const Found& found, const std::vector<SweepRun>& planned) {
                  found.place.folder, others == 1 ? "is" : "are", shell_line({found.place.folder}));
 }
 
-// Where a run stands: the name of its sweep, or the folder above it, seen from the folder that was named.
+// Returns where a run stands: the name of its sweep, or the folder above it, as seen from the folder that was named.
 std::string sweep_of(const Found& found, const SweepRun& run, bool alone) {
     if (found.place.kind != Place::Kind::folder) return found.name;
     const std::string above = fs::path(run.folder).parent_path().lexically_relative(found.place.folder).string();

@@ -1,4 +1,4 @@
-// Which runs a verb is asked about.
+// The choice of the runs that a verb works on.
 #pragma once
 
 #include "store/compare.h"
@@ -20,16 +20,17 @@ void add_select(CLI::App& verb, SelectArguments& arguments);  // SWEEP… --wher
 
 struct Selection {
     std::vector<CollectedRun> runs;
-    std::vector<std::string> swept;  // keys of their sweeps
-    std::vector<std::string>
-        keys;       // in which they differ, without the seed; `sweep` first, where a run is in several that were named
-    Copies copies;  // runs that are there more than once
+    std::vector<std::string> swept;  // keys that their sweeps vary
+    // The keys in which the runs differ, without the seed. `sweep` comes first where a run is in several named ones.
+    std::vector<std::string> keys;
+    Copies copies;  // runs that exist more than once
 };
-// The names mean what cli/find.h says. A folder that is reached twice counts once. Says on stderr which runs cannot be read.
+// Returns the runs of the names, which mean what cli/find.h says. A folder that is reached twice counts once. Tells on stderr which
+// runs cannot be read.
 Selection select_runs(const SelectArguments& arguments, RunParts parts);
 
-// A run of which there are copies counts once, unless `by` tells sweeps apart (`option` of the verb names these keys); a note says
-// so.
+// Lets a run with copies count once, unless `by` tells sweeps apart (`option` is the verb's option with these keys). A note on
+// stderr tells so.
 void count_once(Selection& selection, const std::vector<std::string>& by, const char* option);
 
 }  // namespace palimpsest::cli

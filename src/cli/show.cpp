@@ -1,4 +1,4 @@
-// palimpsest show RUN: one run in full; the end of its log when it did not finish.
+// palimpsest show RUN: prints one run in full, with the end of its log when it did not finish.
 #include "cli/app.h"
 #include "cli/find.h"
 #include "cli/output.h"
@@ -38,7 +38,7 @@ std::vector<std::string> last_lines(const std::string& path) {
     return lines;
 }
 
-// Of one kind of slices: how many answers of each class, and which slices they are.
+// `Counts` holds, for one kind of slices, the number of answers of each class, and the slices.
 struct Counts {
     std::vector<std::int64_t> model;
     std::set<const Slice*> slices;
@@ -57,7 +57,7 @@ public:
 
     bool empty() const { return record_.eval_step.empty() || slices_ == 0; }
 
-    // Test questions of the last evaluation, by what `name_of` makes of their slice.
+    // Returns a table of the test questions of the last evaluation, grouped by what `name_of` returns for their slice.
     std::string table(const std::string& title,
                       const std::function<std::pair<std::int64_t, std::string>(const Slice&)>& name_of) const {
         std::map<std::pair<std::int64_t, std::string>, Counts> groups;
@@ -130,7 +130,7 @@ ExitCode show(const std::string& word, const std::string& results, bool json) {
     try {
         if (file_exists(folder.file("run.h5"))) record = read_run(folder.file("run.h5"));
     } catch (const Error& error) {
-        problem = error.what();  // the rest is told all the same
+        problem = error.what();  // the rest is shown all the same
     }
     const std::string lost = folder.lost_record();
     if (problem.empty()) problem = lost;

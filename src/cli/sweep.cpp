@@ -1,4 +1,4 @@
-// palimpsest sweep CONFIG: all runs of a grid, in worker processes. Finished ones are skipped, those that were cut off go on.
+// palimpsest sweep CONFIG: trains all runs of a grid in worker processes. Finished runs are skipped, interrupted ones go on.
 #include "cli/config_arguments.h"
 #include "cli/output.h"
 #include "core/error.h"
@@ -25,10 +25,10 @@ struct Arguments : ConfigArguments {
 ExitCode sweep(const Arguments& arguments, const Session& session) {
     if (arguments.fail_fast && arguments.keep_going)
         fail(ExitCode::usage, "--fail-fast and --keep-going exclude each other; give one of them");
-    if (!wants_telling(arguments)) wait_without_spinning(session.command);  // first: it begins the program anew
+    if (!wants_telling(arguments)) wait_without_spinning(session.command);  // comes first, because it starts the program anew
     const Experiment experiment = load_config(arguments.path, arguments.overrides);
     if (only_tells(arguments, experiment)) return ExitCode::ok;
-    static StopRequest request;  // signal handlers write it to the very end
+    static StopRequest request;  // static, because signal handlers write it to the very end
     handle_signals(request);
     ExecuteOptions options;
     options.results = arguments.results;
@@ -40,7 +40,7 @@ ExitCode sweep(const Arguments& arguments, const Session& session) {
     const std::vector<RunOutcome>& outcomes = result.outcomes;
     const std::string folder = sweep_folder(options.results, experiment.name);
 
-    // A full disk, or a stdout that nobody reads any more (| tee, ended by the same Ctrl-C), must not cost the rest of the report.
+    // A full disk, or a stdout without a reader (| tee, ended by the same Ctrl-C), must not cost the rest of the report.
     bool reported = true;
     const auto attempt = [&](const auto& action) {
         try {

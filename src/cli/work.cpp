@@ -1,5 +1,5 @@
-// palimpsest work FOLDER RUN_ID…: trains runs of a sweep's manifest, as lanes of one model. `palimpsest sweep` starts it as its
-// worker and reads its stdout; by hand, or from a scheduler, it does the same without a parent.
+// palimpsest work FOLDER RUN_ID…: trains runs of a sweep's manifest as lanes of one model. `palimpsest sweep` starts this verb as
+// its worker and reads its stdout; a person or a scheduler may start it without a parent.
 #include "cli/app.h"
 #include "cli/output.h"
 #include "cli/path_option.h"
@@ -26,7 +26,7 @@ struct Arguments {
     std::int64_t workers = 1, threads = 0, parent = 0;
 };
 
-// A parent that is gone hears nothing; the worker ends by its death, not by this.
+// Writes a record for the parent. Errors are ignored: where the parent is gone nobody reads, and its death ends the worker anyway.
 void tell(const std::string& record) {
     std::fwrite(record.data(), 1, record.size(), stdout);
     std::fflush(stdout);
@@ -34,14 +34,15 @@ void tell(const std::string& record) {
 
 ExitCode work(const Arguments& arguments, const Session& session) {
     wait_without_spinning(session.command);
-    static StopRequest request;  // signal handlers write it to the very end
+    static StopRequest request;  // static, because signal handlers write it to the very end
     handle_signals_of_worker(request, static_cast<pid_t>(arguments.parent));
-    if (request.stop.load()) return request.exit_code();                          // the parent was gone before anything began
-    if (arguments.parent != 0) std::ofstream("/proc/self/oom_score_adj") << 500;  // rather this run than the sweep
+    if (request.stop.load()) return request.exit_code();  // the parent ended before anything began
+    if (arguments.parent != 0)
+        std::ofstream("/proc/self/oom_score_adj") << 500;  // the kernel should kill this run rather than the sweep
 
     const std::string path = arguments.plan.empty() ? arguments.folder + "/manifest.yaml" : arguments.plan;
     const Manifest manifest = parse_manifest(path, read_file(path), arguments.folder);
-    std::vector<std::string> run_ids;  // each once
+    std::vector<std::string> run_ids;  // each id once
     for (const std::string& id : arguments.run_ids)
         if (std::find(run_ids.begin(), run_ids.end(), id) == run_ids.end()) run_ids.push_back(id);
     Experiment experiment = planned_experiment(path, manifest, run_ids, registry_catalog());
@@ -55,7 +56,7 @@ ExitCode work(const Arguments& arguments, const Session& session) {
     options.command = manifest.command;
     options.progress = arguments.parent != 0 ? ProgressMode::never : ProgressMode::automatic;
     options.workers = arguments.workers;
-    options.inspected = arguments.parent != 0;  // the sweep has done so for all its runs
+    options.inspected = arguments.parent != 0;  // the sweep has inspected all its runs
     auto last = std::chrono::steady_clock::time_point();
     options.on_progress = [&](const Progress& progress) {
         const auto now = std::chrono::steady_clock::now();
