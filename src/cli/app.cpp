@@ -91,7 +91,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
         const std::string name = word.substr(0, word.find('='));
         return fmt::format("unknown option '{}'{}{}", name, verb, did_you_mean(name, names_of_options(at)));
     }
-    if (!verbs.empty() && !chosen.empty()) return fmt::format("{}what?\nverbs: {}", path_of(chosen), join(verbs, ", "));
+    if (!verbs.empty() && !chosen.empty()) return fmt::format("{}needs a verb\nverbs: {}", path_of(chosen), join(verbs, ", "));
     std::string text = error.what();
     if (const std::size_t dot = text.find_last_not_of(" \n"); dot != std::string::npos) text.erase(dot + 1);
     return text;
@@ -136,7 +136,7 @@ ExitCode execute(int argc, char** argv) {
         return ExitCode::ok;
     }
     if (!session.action) {
-        log_error("no verb\nsee: palimpsest --help");
+        log_error("no verb is given\nsee: palimpsest --help");
         return ExitCode::usage;
     }
     return session.action();

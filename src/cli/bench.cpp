@@ -38,12 +38,14 @@ struct Common {
 void add_common(CLI::App& verb, Common& common, const char* shape_form) {
     verb.add_option("--shape", common.shapes, shape_form)->allow_extra_args(false);
     verb.add_option("--threads", common.threads, "0: all cores of the machine")->check(CLI::Range(0, 1024))->capture_default_str();
-    verb.add_option("--repeats", common.repeats, "measured, each by itself")
+    verb.add_option("--repeats", common.repeats, "number of measurements, each timed by itself")
         ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
-    verb.add_option("--warmup", common.warmup, "made before")->check(CLI::Range(0, 1'000'000))->capture_default_str();
+    verb.add_option("--warmup", common.warmup, "number of unmeasured repetitions before them")
+        ->check(CLI::Range(0, 1'000'000))
+        ->capture_default_str();
     verb.add_option("--device", common.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
-    verb.add_flag("--json", common.json, "as JSON");
+    verb.add_flag("--json", common.json, "print JSON");
 }
 
 // Reads "64,256" as {64, 256}.
@@ -203,12 +205,12 @@ ExitCode bench_step(const StepArguments& a, const CLI::App& verb, const Session&
     for (const std::string& word : a.words) {
         if (word.find('=') != std::string::npos) overrides.push_back(word);
         else if (config.empty()) config = word;
-        else fail(ExitCode::usage, "'{}' and '{}': one config at a time", config, word);
+        else fail(ExitCode::usage, "'{}' and '{}' are two configs; give one at a time", config, word);
     }
     for (const char* option : {"--mixer", "--shape", "--batch", "--width", "--layers"}) {
         if (!config.empty() && verb.count(option) > 0)
             fail(ExitCode::usage,
-                 "{} is for the bench's own model; '{}' says it itself, and key=value changes it (such as train.batch=32)", option,
+                 "{} is for the bench's own model; '{}' sets it already, and key=value changes it (such as train.batch=32)", option,
                  config);
     }
     if (verb.count("--threads") > 0) overrides.push_back(fmt::format("run.threads={}", a.threads));
@@ -245,17 +247,17 @@ ExitCode bench_step(const StepArguments& a, const CLI::App& verb, const Session&
 
 void add_bench_step(CLI::App& bench, Session& session) {
     auto a = std::make_shared<StepArguments>();
-    CLI::App* verb = bench.add_subcommand("step", "whole training steps: batch, forward, backward, optimizer");
+    CLI::App* verb = bench.add_subcommand("step", "measure whole training steps: batch, forward, backward, optimizer");
     verb->add_option("CONFIG", a->words,
-                     "a config, each of its runs; without one the bench's own models. Then key=value, as for run");
-    verb->add_option("--mixer", a->mixers, "of every layer; several with commas (default: softmax,gated_delta)")
+                     "a config, of which each run is measured (default: the bench's own models), then key=value as for run");
+    verb->add_option("--mixer", a->mixers, "mixer of every layer; several with commas (default: softmax,gated_delta)")
         ->delimiter(',')
         ->allow_extra_args(false);
     verb->add_option("--batch", a->batch, "sequences in a step")->check(CLI::PositiveNumber)->capture_default_str();
-    verb->add_option("--width", a->width, "of the model")->check(CLI::PositiveNumber)->capture_default_str();
-    verb->add_option("--layers", a->layers, "of the model")->check(CLI::PositiveNumber)->capture_default_str();
+    verb->add_option("--width", a->width, "width of the model")->check(CLI::PositiveNumber)->capture_default_str();
+    verb->add_option("--layers", a->layers, "number of layers of the model")->check(CLI::PositiveNumber)->capture_default_str();
     verb->add_option("--operators", a->operators,
-                     "also the so many operators that take most processor time of the main thread (--threads 1: of all)")
+                     "also list this many operators, by processor time of the main thread (of all threads with --threads 1)")
         ->capture_default_str();
     add_common(*verb, *a,
                "T,V or T,V,Q: tokens, vocabulary, questions (T/16); may be repeated (default: 64,8192, 64,256 and 256,256,64)");
@@ -334,7 +336,7 @@ ExitCode bench_recurrence(const RecurrenceArguments& a, const Session& session) 
 
 void add_bench_recurrence(CLI::App& bench, Session& session) {
     auto a = std::make_shared<RecurrenceArguments>();
-    CLI::App* verb = bench.add_subcommand("recurrence", "the memory of the recurrent mixers, in each of its forms");
+    CLI::App* verb = bench.add_subcommand("recurrence", "measure the memory of the recurrent mixers in each of its forms");
     verb->add_option("--form", a->forms, "reference, chunk; several with commas (default: both)")
         ->delimiter(',')
         ->allow_extra_args(false)
@@ -351,7 +353,7 @@ void add_bench_recurrence(CLI::App& bench, Session& session) {
 }  // namespace
 
 void add_bench(CLI::App& app, Session& session) {
-    CLI::App* verb = app.add_subcommand("bench", "measure: a training step, the recurrence");
+    CLI::App* verb = app.add_subcommand("bench", "measure a training step or the recurrence");
     verb->require_subcommand(1);
     add_bench_step(*verb, session);
     add_bench_recurrence(*verb, session);

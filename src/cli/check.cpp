@@ -14,7 +14,7 @@ namespace palimpsest::cli {
 
 void add_check(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<ConfigArguments>();
-    CLI::App* verb = app.add_subcommand("check", "tell every error of a config; starts nothing");
+    CLI::App* verb = app.add_subcommand("check", "report every error of a config; starts nothing");
     add_config(*verb, *arguments);
     verb->callback([arguments, &session] {
         session.action = [arguments] {

@@ -239,7 +239,8 @@ ExitCode compare_runs(Arguments arguments) {
 
 void add_compare(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<Arguments>();
-    CLI::App* verb = app.add_subcommand("compare", "results of sweeps by config keys: mean ± deviation over the rest (seeds)");
+    CLI::App* verb =
+        app.add_subcommand("compare", "compare results of sweeps by config keys: mean ± deviation over the rest (seeds)");
     add_select(*verb, arguments->select);
     const auto add_list = [&](const char* name, std::vector<std::string>& list, const char* meaning) {
         verb->add_option(name, list, meaning)->delimiter(',')->allow_extra_args(false);
@@ -247,14 +248,14 @@ void add_compare(CLI::App& app, Session& session) {
     add_list("--by", arguments->by,
              "config keys, or names of summary values (state_bytes), separated by commas; by default the keys that differ");
     add_list("--metric", arguments->metrics, "summary values, separated by commas, such as test_accuracy,seconds");
-    add_list("--best-over", arguments->over, "of each group only the best value of these keys, by the mean valid accuracy");
-    verb->add_option("--sort", arguments->sort, "a column; -column sorts from high to low");
+    add_list("--best-over", arguments->over, "keep of each group only the best value of these keys, by the mean valid accuracy");
+    verb->add_option("--sort", arguments->sort, "sort by a column; -column sorts from high to low");
     CLI::Option* along =
         verb->add_option("--along", arguments->along, "a column for each kind of question: segments, overwrites or distance");
     along->check(CLI::IsMember({"segments", "overwrites", "distance"}));
     verb->add_flag("--segments", arguments->segments, "short for --along segments: accuracy and stale rate by test segment")
         ->excludes(along);
-    CLI::Option* json = verb->add_flag("--json", arguments->json, "as JSON");
+    CLI::Option* json = verb->add_flag("--json", arguments->json, "print JSON");
     verb->add_flag("--markdown", arguments->markdown, "as tables for a page")->excludes(json);
     verb->callback([arguments, &session] { session.action = [arguments] { return compare_runs(*arguments); }; });
 }

@@ -65,7 +65,8 @@ void add_execution(CLI::App& verb, ConfigArguments& arguments) {
     add_path(verb, "--results", arguments.results, "folder of all results");
     add_progress(verb, arguments.progress);
     verb.add_flag("--print-config", arguments.print_config, "print the resolved config, every key that counts, and stop");
-    verb.add_flag("--explain", arguments.explain, "the same with each value's origin: default, file and line, or argument");
+    verb.add_flag("--explain", arguments.explain,
+                  "like --print-config, with each value's origin: default, file and line, or argument");
     verb.add_flag("--dry-run", arguments.dry_run, "list the runs with parameters and state bytes, and stop; creates nothing");
 }
 
@@ -85,7 +86,7 @@ bool only_tells(const ConfigArguments& arguments, const Experiment& experiment) 
     if (arguments.explain || arguments.print_config) {
         print(arguments.explain ? experiment.explain : emit_yaml(experiment.runs[experiment.chosen].spec.resolved));
         if (experiment.runs.size() > 1 && arguments.only.empty())
-            log_info("the first of {} runs; --dry-run lists them", experiment.runs.size());
+            log_info("this is the first of {} runs; --dry-run lists them", experiment.runs.size());
     }
     if (arguments.dry_run) print_plan(arguments, experiment);
     return wants_telling(arguments);
@@ -102,7 +103,7 @@ ExitCode tell_outcome(const RunOutcome& outcome, const StopRequest& request) {
                             value_text(outcome.best_policy), format_duration(outcome.seconds)));
             return ExitCode::ok;
         case RunState::running:
-            log_error("already {}; it is left alone: {}", outcome.message, outcome.folder);
+            log_error("the run is already {}; it is left alone: {}", outcome.message, outcome.folder);
             return ExitCode::usage;
         case RunState::interrupted:
             log_info("{}\nresume with: {}", outcome.message, resume_command(outcome.folder));

@@ -191,7 +191,7 @@ ExitCode describe(const std::string& kind, const std::vector<std::string>& words
         fail(ExitCode::usage, "which {}? {}", kind, join(known, ", "));
     }
     if (kind != "task" && words.size() > (named ? 1u : 0u))
-        fail(ExitCode::usage, "'{}' is too much; only a task takes options here", words.back());
+        fail(ExitCode::usage, "'{}' is one word too many; only a task takes options here", words.back());
     if (kind == "mixer") describe_mixer(words.front(), json);
     else if (kind == "task") describe_task(words.front(), {words.begin() + 1, words.end()}, json);
     else describe_section(kind, json);
@@ -205,11 +205,11 @@ void add_describe(CLI::App& app, Session& session) {
     auto words = std::make_shared<std::vector<std::string>>();
     auto json = std::make_shared<bool>(false);
     CLI::App* verb =
-        app.add_subcommand("describe", "a mixer's recurrence and options, a task with a worked example, a section's options");
+        app.add_subcommand("describe", "show a mixer's recurrence and options, a task with an example, or a section's options");
     verb->add_option("WHAT", *kind, "mixer, task, a section (model, train, data, eval, run), or config: the keys in none")
         ->required();
     verb->add_option("NAME", *words, "name of the mixer or task; then options of the task, such as length=32");
-    verb->add_flag("--json", *json, "as JSON");
+    verb->add_flag("--json", *json, "print JSON");
     verb->callback([=, &session] { session.action = [=] { return describe(*kind, *words, *json); }; });
 }
 

@@ -131,9 +131,9 @@ ExitCode doctor(const std::string& results, bool json) {
 void add_doctor(CLI::App& app, Session& session) {
     auto results = std::make_shared<std::string>("results");
     auto json = std::make_shared<bool>(false);
-    CLI::App* verb = app.add_subcommand("doctor", "what is found on this machine and what is wrong with it");
+    CLI::App* verb = app.add_subcommand("doctor", "report what this machine has and what is wrong with it");
     add_path(*verb, "--results", *results, "the folder of results to look at");
-    verb->add_flag("--json", *json, "as JSON");
+    verb->add_flag("--json", *json, "print JSON");
     verb->callback([=, &session] { session.action = [=] { return doctor(*results, *json); }; });
 }
 

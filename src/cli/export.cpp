@@ -114,7 +114,7 @@ ExitCode export_all(Arguments arguments) {
 
 void add_export(CLI::App& app, Session& session) {
     auto arguments = std::make_shared<Arguments>();
-    CLI::App* verb = app.add_subcommand("export", "tables of runs for other tools, as csv or json");
+    CLI::App* verb = app.add_subcommand("export", "export tables of runs for other tools, as csv or json");
     add_select(*verb, arguments->select);
     verb->add_option("--what", arguments->what,
                      "summary: a row a run; evals: a row a run, evaluation and segment; slices: by overwrites and distance too; "

@@ -45,9 +45,9 @@ ExitCode list(const std::string& what, bool json) {
 void add_list(CLI::App& app, Session& session) {
     auto what = std::make_shared<std::string>();
     auto json = std::make_shared<bool>(false);
-    CLI::App* verb = app.add_subcommand("list", "mixers and tasks that there are");
+    CLI::App* verb = app.add_subcommand("list", "list the mixers and tasks");
     verb->add_option("WHAT", *what, "mixers or tasks; both when not given")->check(CLI::IsMember({"mixers", "tasks"}));
-    verb->add_flag("--json", *json, "as JSON");
+    verb->add_flag("--json", *json, "print JSON");
     verb->callback([=, &session] { session.action = [=] { return list(*what, *json); }; });
 }
 

@@ -115,7 +115,7 @@ void add_ls(CLI::App& app, Session& session) {
     add_path(*verb, "NAME", *name,
              "a folder of results or of one sweep, or a sweep's name below the results; by default all results");
     add_path(*verb, "--results", *results, "where to look for a name");
-    verb->add_flag("--json", *json, "as JSON");
+    verb->add_flag("--json", *json, "print JSON");
     verb->callback([=, &session] { session.action = [=] { return ls(*name, *results, *json); }; });
 }
 

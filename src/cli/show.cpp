@@ -207,7 +207,7 @@ void add_show(CLI::App& app, Session& session) {
         app.add_subcommand("show", "one run: summary, accuracy by segment, overwrites and distance, and the log's end");
     verb->add_option("RUN", *run, "folder of a run, its name below the results, or the beginning of its id")->required();
     add_path(*verb, "--results", *results, "where to look for a name");
-    verb->add_flag("--json", *json, "as JSON");
+    verb->add_flag("--json", *json, "print JSON");
     verb->callback([=, &session] { session.action = [=] { return show(*run, *results, *json); }; });
 }
 

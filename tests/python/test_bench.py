@@ -64,9 +64,9 @@ class Step(unittest.TestCase):
             self.assertEqual(steps[0]["parameters"], steps[1]["parameters"])
             self.assertEqual(steps[0]["layers"], ["base_conv", "delta"])
             _, err = call([BINARY, "bench", "step", "c.yaml", "--width", 8], code=2, cwd=folder)
-            self.assertIn("--width is for the bench's own model; 'c.yaml' says it itself, and key=value changes it", err)
+            self.assertIn("--width is for the bench's own model; 'c.yaml' sets it already, and key=value changes it", err)
             _, err = call([BINARY, "bench", "step", "c.yaml", "d.yaml"], code=2, cwd=folder)
-            self.assertIn("'c.yaml' and 'd.yaml': one config at a time", err)
+            self.assertIn("'c.yaml' and 'd.yaml' are two configs; give one at a time", err)
             self.assertEqual(os.listdir(folder), ["c.yaml"])
 
     def test_text_and_overrides(self):
@@ -100,7 +100,7 @@ class Step(unittest.TestCase):
             (["recurrence", "--shape", "64,256"], "--shape '64,256' is no N,T,H,K,V"),
             (["recurrence", "--form", "fast"], "--form: fast not in {reference,chunk}"),
             (["stpe"], "unknown verb 'bench stpe'; did you mean 'step'?\nverbs: step, recurrence\nsee: palimpsest bench --help"),
-            ([], "bench what?\nverbs: step, recurrence\nsee: palimpsest bench --help"),
+            ([], "bench needs a verb\nverbs: step, recurrence\nsee: palimpsest bench --help"),
         ]:
             with self.subTest(arguments):
                 out, err = call([BINARY, "bench", *arguments], code=2)

@@ -71,7 +71,7 @@ class Usage(Cli):
         verbs = "verbs: run, sweep, resume, check, ls, show, compare, export, list, describe, bench, doctor\nsee: palimpsest --help\n"
         for arguments, message in [
             (["rnu", "x"], "error: unknown verb 'rnu'; did you mean 'run'?\n" + verbs),
-            ([], "error: no verb\nsee: palimpsest --help\n"),
+            ([], "error: no verb is given\nsee: palimpsest --help\n"),
             (["ls", "--jsn"], "error: unknown option '--jsn' of ls; did you mean '--json'?\nsee: palimpsest ls --help\n"),
             (["run"], "error: CONFIG is required\nsee: palimpsest run --help\n"),
             (["list", "layers"], "error: WHAT: layers not in {mixers,tasks}\nsee: palimpsest list --help\n"),

@@ -242,7 +242,7 @@ class KillAndResume(unittest.TestCase):
             self.assertTrue(wait_for(lambda: (run_folder(results) or results).joinpath("run.h5").exists()))
             rc, _, err = finish(start("run", "tiny.yaml", "--results", "one", "train.steps=100000", cwd=self.folder))
             self.assertEqual(rc, 2)
-            self.assertRegex(err, rf"error: already running: pid {first.pid} on host \S+; it is left alone: one/tiny/")
+            self.assertRegex(err, rf"error: the run is already running: pid {first.pid} on host \S+; it is left alone: one/tiny/")
             rc, _, err = finish(start("sweep", "tiny.yaml", "--results", "one", "train.steps=100000", cwd=self.folder))
             self.assertEqual(rc, 0)
             self.assertRegex(err, rf"\[1/1\] leave alone \w+ \(running: pid {first.pid} on host \S+\)")
