@@ -97,7 +97,7 @@ Parsed<std::int64_t> parse_integer(const std::string& text) {
         digits.erase(digits.find('o') - 1, 2);
         return parse_digits(digits, 8);
     }
-    const auto number = parse_number(text).value;  // 1e3 and 1.0
+    const auto number = parse_number(text).value;  // the remark on 1e3 or 1.0 names the integer
     if (number && *number == std::floor(*number) && std::abs(*number) < 9e15)
         return {{}, fmt::format("; write {}", static_cast<std::int64_t>(*number))};
     return {{}, ""};

@@ -74,6 +74,7 @@ enum class Cadence { step, epoch };
 enum class DecayOn { matrices, all };
 enum class NonFinite { stop, skip, warn };
 
+// A `TrainSpec` says how a run trains. Its lane values may differ between runs that train as lanes of one model.
 struct TrainSpec {
     std::int64_t steps = 1000;  // not used when epochs > 0
     std::int64_t epochs = 0;
@@ -126,7 +127,7 @@ enum class OpsBackend { automatic, reference, chunk, fused };
 struct RuntimeSpec {
     Device device = Device::cpu;
     std::int64_t threads = 0;               // 0: all cores of the machine
-    Precision precision = Precision::fp32;  // identity
+    Precision precision = Precision::fp32;  // part of the identity
     OpsBackend backend = OpsBackend::automatic;
     std::int64_t log_every = 50;          // steps between rows of the training log
     double flush_seconds = 2;             // at most this much of the log is lost by a crash
@@ -134,7 +135,7 @@ struct RuntimeSpec {
 };
 
 struct RunSpec {
-    std::string name;       // human part of the folder's name; not identity
+    std::string name;       // human part of the folder's name; not part of the identity
     std::int64_t seed = 1;  // lane value
     TaskSpec task;
     ModelSpec model;

@@ -1,9 +1,9 @@
-// What every launch of a kernel of ours asks afterwards. Only nvcc reads this file.
+// The check after every launch of a kernel of this project. Only nvcc reads this file.
 #pragma once
 
 namespace palimpsest {
 
-// Returns nullptr, or what CUDA says against the launch just made.
+// Returns nullptr, or the error of the launch just made.
 inline const char* launch_error() {
     const cudaError_t error = cudaGetLastError();
     if (error == cudaErrorNoKernelImageForDevice)

@@ -17,7 +17,7 @@
 namespace palimpsest::ops {
 
 enum class Backend {
-    automatic,  // chunk on long sequences, reference where it is faster; the choice is logged once
+    automatic,  // the faster of reference and chunk for the sizes and the device; each choice is logged once
     reference,  // token by token, fp32 or fp64, hand-written adjoint: the oracle
     chunk,      // batched GEMMs over chunks of 64, autograd
     fused,      // hand kernels (not built yet: choosing it is an error)
