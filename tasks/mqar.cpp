@@ -1,5 +1,4 @@
-// Multi-query associative recall (Arora et al. 2023, "Zoology"): first pairs of key and value, then each key again
-// at a power-law distance.
+// Multi-query associative recall (Arora et al. 2023, "Zoology"): pairs of key and value, then each key at a power-law distance.
 //
 //     length 16, pairs 2:   k7 v3 k1 v9 | k1 .  .  .  k7 .  .  .  .  .  .  .
 //     predicted at the keys of the second part:   v9          v3

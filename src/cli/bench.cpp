@@ -1,5 +1,4 @@
-// palimpsest bench step|recurrence: measures how long a training step takes and where its time goes, or how long the recurrence
-// takes in each form.
+// palimpsest bench step|recurrence: times a training step and its parts, or the recurrence in each of its forms.
 #include "train/bench.h"
 
 #include "cli/app.h"

@@ -1,5 +1,4 @@
-// palimpsest check CONFIG: tells whether a config is right. It reads, expands, compiles tasks and builds
-// models, but starts nothing.
+// palimpsest check CONFIG: tells whether a config is right. It expands, compiles tasks and builds models, but starts nothing.
 #include "cli/config_arguments.h"
 #include "cli/output.h"
 #include "core/log.h"

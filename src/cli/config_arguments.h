@@ -24,8 +24,7 @@ void add_progress(CLI::App& verb, std::string& progress);
 ProgressMode progress_mode(const std::string& word);  // also sets the terminal up for this mode
 
 bool wants_telling(const ConfigArguments& arguments);  // --print-config, --explain, --dry-run
-// Logs the notes, and prints what --print-config, --explain or --dry-run ask for. Returns whether one of them was given, so that
-// nothing is to run.
+// Logs the notes, and prints what --print-config, --explain or --dry-run ask for. Returns whether one of them was given.
 bool only_tells(const ConfigArguments& arguments, const Experiment& experiment);
 
 // Returns the exit code for one run's outcome, and tells a person about the outcome on stderr.

@@ -1,5 +1,4 @@
-// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run | config: prints from the
-// registries and schemas alone.
+// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run | config: prints what the schemas say.
 #include "cli/app.h"
 #include "cli/example.h"
 #include "cli/output.h"

@@ -19,8 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_named = 10, shortest_id = 8, longest_id = 12;
 
-// Returns the folder without a slash at its end, and "." and ".." by their real names, because the name of a
-// run's folder tells its id.
+// Returns the folder without a slash at its end, and "." and ".." by their real names, since a run's folder name tells its id.
 std::string tidy(const std::string& folder) {
     fs::path path = (fs::path(folder) / "").lexically_normal().parent_path();
     if (path.empty() || path.filename() == "." || path.filename() == "..") path = fs::canonical(folder);
@@ -39,8 +38,7 @@ std::string behind_links(std::string folder) {
     return folder;
 }
 
-// Returns the folder of a name as seen from here or from the results. A folder that holds a run or a sweep goes before one that
-// only has the name.
+// Returns the folder of a name as seen from here or from the results. A folder of a run or sweep goes before one of that name only.
 std::optional<Place> folder_named(const std::string& name, const std::string& results) {
     std::optional<Place> found;
     for (const std::string& folder : {name, results + "/" + name}) {

@@ -20,12 +20,10 @@ Place find_place(const std::string& name, const std::string& results);
 // Returns the folder of the one run that a name stands for. Throws Error(usage) with a hint where the name stands for more.
 std::string find_run(const std::string& name, const std::string& results);
 
-// Returns the folder of a run as a name that find_place takes: as seen from the results where the folder is
-// below them, else from here.
+// Returns the folder of a run as a name that find_place takes: as seen from the results around it, else from here.
 std::string name_of(const std::string& folder, const std::string& results);
 
-// Returns the id at the beginning of the name of a run's folder, whole or its first digits, or "" where a
-// person has named the folder.
+// Returns the id, or its first digits, at the beginning of the name of a run's folder, or "" where a person has named it.
 std::string id_in_name(const std::string& folder);
 
 }  // namespace palimpsest::cli

@@ -35,8 +35,7 @@ std::int64_t threads_before(const std::string& checkpoints) {
                : std::min<std::int64_t>(std::stoll(threads), train::most_threads());  // the run may come from a larger machine
 }
 
-// Returns the sweep that the run belongs to, or "" where the run was started alone. Where the run's record is lost,
-// the plan beside it tells.
+// Returns the sweep that the run belongs to, or "" where it was started alone. If its record is lost, the plan beside it tells.
 std::string sweep_of(const std::string& folder, const std::string& run_id) {
     if (file_exists(folder + "/run.h5") && RunFolder(folder).lost_record().empty()) return read_run(folder + "/run.h5").sweep_id;
     const std::string parent = folder + "/..";

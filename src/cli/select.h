@@ -25,12 +25,10 @@ struct Selection {
     std::vector<std::string> keys;
     Copies copies;  // runs that exist more than once
 };
-// Returns the runs of the names, which mean what cli/find.h says. A folder that is reached twice counts once. Tells on stderr which
-// runs cannot be read.
+// Returns the runs of the names (see cli/find.h). A folder that is reached twice counts once. Names unreadable runs on stderr.
 Selection select_runs(const SelectArguments& arguments, RunParts parts);
 
-// Lets a run with copies count once, unless `by` tells sweeps apart (`option` is the verb's option with these keys). A note on
-// stderr tells so.
+// Lets a run with copies count once, unless `by` tells sweeps apart (`option` is the verb's option of these keys), and notes it.
 void count_once(Selection& selection, const std::vector<std::string>& by, const char* option);
 
 }  // namespace palimpsest::cli

@@ -38,8 +38,7 @@ void label(std::vector<SegmentSpec>& segments) {
     }
 }
 
-// Returns what is wrong with a name. The name is that of a folder below the results; where none is given it is the config file's,
-// without its ending.
+// Returns what is wrong with a run's name. It names a folder below the results; by default it is the config file's, without ending.
 std::string problem_of_name(const std::string& name) {
     if (name.empty()) return "must not be empty";
     if (!is_utf8(name) || has_control_characters(name))
@@ -201,8 +200,7 @@ private:
         label(segments);
     }
 
-    // Fills the segments for the words `valid: test` (as when nothing is given) and `valid: train` (the options
-    // of the training segments).
+    // Fills the segments for `valid: test` (as when nothing is given) and `valid: train` (the options of the training segments).
     void read_valid_word(std::vector<SegmentSpec>& segments, const Value& word) {
         if (word.text == "train") {
             valid_as_train_ = true;
@@ -230,8 +228,7 @@ private:
         }
     }
 
-    // Returns whether a section can be read, whatever else is wrong: a section that was not read would be
-    // blamed for values of defaults.
+    // Returns whether a section can be read, whatever else is wrong: an unread section would be blamed for its defaults.
     bool is_right(const AnySchema& schema, const std::string& path) const {
         Diagnostics own;
         if (const Value* section = root_.find(path)) schema.read(schema.make_default().get(), *section, path, own);

@@ -107,8 +107,7 @@ private:
     std::unordered_map<std::string, Value> loaded_;  // bases with their own bases, by real path, so that each is read once
 };
 
-// Splits a dotted path. The sweep's keys are dotted themselves: "sweep.grid.train.lr" has three parts,
-// "sweep.random.draw.train.lr" four.
+// Splits a dotted path. Keys of a sweep have dots themselves: "sweep.grid.train.lr" has 3 parts, "sweep.random.draw.train.lr" 4.
 std::vector<std::string> split(const std::string& path) {
     std::vector<std::string> parts = {""};
     for (const char c : path)

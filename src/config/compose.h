@@ -20,10 +20,9 @@ struct Setting {
 bool can_be_read(const std::string& path);         // also a pipe or a device, such as <(…) and /dev/stdin
 std::string read_config(const std::string& path);  // throws Error(usage) where the file is too large for a config
 
-// Returns the text's values laid over those of its bases: maps merge, lists and single values replace. Bases are looked up
-// beside the file that names them, then in `config_dirs`. Later bases win over earlier ones, and a file over its bases. Each
-// file is read once, however many files name it. Throws where a file cannot be read as YAML, because keys of the other files
-// would then only look wrong.
+// Returns the text's values laid over those of its bases: maps merge, lists and single values replace. Bases are looked up beside
+// the file that names them, then in `config_dirs`. Later bases win over earlier ones, and a file over its bases. Each file is read
+// once, however many files name it. Throws where a file is no YAML, because keys of the other files would then only look wrong.
 Value compose(const std::string& name, const std::string& text, const std::vector<std::string>& config_dirs, Diagnostics& errors);
 
 // Applies overrides "a.b=value" in order. Returns the keys that were set.

@@ -89,8 +89,7 @@ bool Effects::varies_apart(const std::string& decider, const std::string& path) 
     });
 }
 
-// Returns whether the key stands at its default, which changes nothing. A default set for this call does
-// not pass: it has a purpose.
+// Returns whether the key stands at its default, which changes nothing. A default set for this call fails: it has a purpose.
 bool Effects::is_default(const AnySchema& schema, const Option& option, const std::string& path) const {
     const Value* value = find_path(root_, path);
     if (!value) return true;

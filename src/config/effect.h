@@ -27,8 +27,7 @@ public:
 
     // Judges the keys of a section that has no users. `object` is what was read from the section, settled or not.
     void judge(const AnySchema& schema, const std::string& path, const void* object);
-    // Judges the keys of a section of defaults for its users, of which there may be none. `kind` is the
-    // word for a user ("segment").
+    // Judges the keys of a section of defaults for its users, of which there may be none. `kind` names a user ("segment").
     void judge(const AnySchema& schema, const std::string& path, const void* object, const std::vector<User>& users,
                const char* kind);
     // Tells that the run has no use for the section, which is no error.

@@ -28,8 +28,7 @@ std::string quote(std::string_view text) {
     return quoted + '"';
 }
 
-// Returns whether the text may stay plain as a number, a range, true or false. A word that YAML 1.1 takes for another
-// type (no, on) is text here.
+// Returns whether the text may stay plain as a number, a range, true or false. Words that YAML 1.1 converts (no, on) are text here.
 bool is_literal(const std::string& text) {
     if (text == "true" || text == "false") return true;
     const auto begin = text.find_first_not_of("+-.");

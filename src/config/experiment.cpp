@@ -67,8 +67,7 @@ std::string explain(const RunSpec& run, const Value& tree) {
     });
 }
 
-// Returns a run of the plan, named by its number there, from 1, or by at least six digits of its id, so that
-// the two cannot be confused.
+// Returns a run of the plan, by its number there, from 1, or by at least six digits of its id, so that the two cannot be confused.
 std::size_t choose(const std::vector<PlannedRun>& runs, const std::string& only) {
     const bool digits = !only.empty() && only.find_first_not_of("0123456789") == std::string::npos;
     if (digits && only.size() < 6) {

@@ -1,5 +1,5 @@
-// What makes two runs the same run. A key at its default is not written, so a new key keeps the ids of old runs; a changed default
-// must raise the version.
+// What makes two runs the same run. A key at its default is not written, so new keys keep old ids; a new
+// default raises the version.
 #include "config/build.h"
 #include "config/layers.h"
 #include "core/hash.h"

@@ -8,9 +8,8 @@
 
 namespace palimpsest {
 
-// Fills run.mixers and run.layers from `mixers` and from model.layers, whose names were read. Options are read for every
-// mixer that is named, used or not. Returns the resolved `mixers` with what the layers of a mixer have in common; the
-// rest stands in model.layers.
+// Fills run.mixers and run.layers from `mixers` and from model.layers, whose names were read. Options are read for every mixer that
+// is named, used or not. Returns the resolved `mixers` with what a mixer's layers have in common; the rest is in model.layers.
 Value read_mixers(const Value& root, const Catalog& catalog, RunSpec& run, Effects& effects, Diagnostics& errors);
 
 // Moves the values that are the same in all maps holding the key out of the maps; with `everywhere` only those that all maps hold.

@@ -30,8 +30,7 @@ std::string without_underscores(std::string text) {
     return text;
 }
 
-// `Parsed` holds the value of a literal, or a remark why there is none, which follows "got '010'": ", which is ambiguous; write 10,
-// or 0o10 for octal".
+// `Parsed` holds a literal's value, or a remark that follows "got '010'": ", which is ambiguous; write 10, or 0o10 for octal".
 template <class T>
 struct Parsed {
     std::optional<T> value;

@@ -1,6 +1,5 @@
-// A schema binds the members of a plain struct to keys of a YAML map. One list serves reading, validation,
-// `describe`, the reference pages, the resolved config and the run's identity. Tasks, mixers and the tool's own
-// sections are all described this way.
+// A schema binds members of a plain struct to keys of a YAML map. One list serves reading, validation, `describe`, the reference
+// pages, the resolved config and the run's identity. Tasks, mixers and the tool's own sections are all described this way.
 //
 //     struct Options {
 //         std::int64_t heads = 2;
@@ -21,8 +20,7 @@
 //     }
 //
 // A member's initial value in the struct is its default. `used_when` marks an option that counts only beside certain values of
-// another option: where it does not count, it is no part of a run's identity or record, and to set it is an error
-// (config/effect.h).
+// another: where it does not count, it is no part of a run's identity or record, and setting it is an error (config/effect.h).
 #pragma once
 
 #include "config/diagnostics.h"

@@ -171,8 +171,7 @@ struct Catalog {
     std::function<void(const std::string& mixer, const void* options, const ModelSpec& model)> check_mixer;
 };
 
-// A `PlannedRun` is one run of a sweep: its spec, and the swept keys with their values ("train.lr" -> "0.001")
-// in the order of the grid.
+// A `PlannedRun` is one run of a sweep: its spec, and the swept keys with values ("train.lr" -> "0.001") in the grid's order.
 struct PlannedRun {
     RunSpec spec;
     std::vector<std::pair<std::string, std::string>> varied;

@@ -77,8 +77,7 @@ const Option* find_option(const Value& root, const Catalog& catalog, const std::
     return option && option->nested ? option->nested->find(last) : option;
 }
 
-// Takes out integers that are drawn as numbers and reports each key once. The key then keeps its value; otherwise each
-// sample would be an error.
+// Takes out integers that are drawn as numbers and reports each key once. Left in, each sample would be an error.
 Sweep without_fractions(const Sweep& sweep, const Value& root, const Catalog& catalog, Diagnostics& errors) {
     Sweep whole = sweep;
     for (Axis& axis : whole.axes)
@@ -230,8 +229,7 @@ private:
             errors_.error(sweep_.exclude.front().source, "'sweep.exclude' leaves no run");
     }
 
-    // Reports keys that were set for this call, or are swept, and count in no run. A single point cannot know this where the sweep
-    // varies a decider.
+    // Reports keys that were set for this call, or are swept, and count in no run. A single point cannot know this.
     void check_settings() {
         if (experiment_.runs.empty()) return;
         for (const Setting& s : settings_)

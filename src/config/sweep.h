@@ -24,8 +24,7 @@ struct Axis {
     std::size_t size = 0;
 };
 
-// An `Exclusion` is one map of `exclude`. A run is left out when its resolved values match all entries; a list
-// stands for any of its items.
+// An `Exclusion` is one map of `exclude`. A run whose resolved values match all entries is left out; a list stands for any item.
 struct Exclusion {
     struct Entry {
         std::string path;

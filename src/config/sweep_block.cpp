@@ -62,8 +62,7 @@ private:
         return false;
     }
 
-    // Returns whether the key may be swept here. Where one key lies above another, the upper one must come first, or it
-    // would undo the lower one.
+    // Returns whether the key may be swept here. Of two keys the one above the other must come first, or it would undo the other.
     bool may_sweep(const Value::Entry& entry, const char* block) {
         const std::string first = entry.key.substr(0, entry.key.find('.'));
         if (first == "sweep" || first == "base" || first == "name") {

@@ -60,16 +60,13 @@ Value load_yaml(const std::string& path);
 // Gathers the errors instead of throwing them. After a syntax error the result is null.
 Value parse_yaml(const std::string& name, const std::string& text, Diagnostics& errors);
 
-// Reads the YAML after the '=' of a command-line argument. `text` holds all arguments, one a line; `column`
-// is where the value begins.
+// Reads the YAML after the '=' of a command-line argument. `text` holds all arguments, one a line; the value begins at `column`.
 Value parse_argument(std::shared_ptr<const SourceText> text, int argument, int column, const std::string& yaml,
                      Diagnostics& errors);
 
-// Writes YAML that this reader and PyYAML read back to the same values (1.0e-05, quoted "no"). Maps and lists of
-// maps are in block style.
+// Writes YAML that this reader and PyYAML read back alike (1.0e-05, quoted "no"). Maps and lists of maps are in block style.
 std::string emit_yaml(const Value& value);
-// Writes the same with "  # comment" after every line that holds a value; `comment` gets its path ("train.lr",
-// "task.test.0.pairs").
+// Writes the same with "  # comment" after every line with a value; `comment` gets its path ("train.lr", "task.test.0.pairs").
 std::string emit_yaml(const Value& value, const std::function<std::string(const std::string& path)>& comment);
 std::string emit_flow(const Value& value);  // on one line
 

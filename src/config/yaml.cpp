@@ -1,8 +1,7 @@
 // yaml-cpp, wrapped once (0.7 on Debian 12, 0.8 on Ubuntu 24.04). This file takes its events, not its nodes: the nodes accept
 // duplicate keys, lose marks when cloned, give aliases the place of their anchor and convert "no" to false. The reader rejects,
 // with their place: duplicate and non-text keys, merge keys, tags, further documents, nesting beyond 64 levels, more than 100,000
-// values (aliases counted each time they are used), bytes that are not UTF-8, and characters that YAML 1.1 and 1.2 take for
-// different things.
+// values (aliases counted each time they are used), non-UTF-8 bytes, and characters that YAML 1.1 and 1.2 read differently.
 #include "config/characters.h"
 #include "config/diagnostics.h"
 #include "config/value.h"
@@ -65,8 +64,7 @@ public:
     }
 
 private:
-    // Counts on from the place of the last call, because places are asked for in the order of the text, and a
-    // line may be a megabyte long.
+    // Counts on from the last call's place, since places are asked for in the text's order and a line may be a megabyte long.
     std::size_t characters_before(std::size_t line, std::size_t byte) const {
         if (line != last_line_ || byte < last_byte_) last_line_ = line, last_byte_ = last_characters_ = 0;
         const std::string_view more = rest_of_line(line, last_byte_).substr(0, byte - last_byte_);

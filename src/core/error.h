@@ -22,8 +22,7 @@ enum class ExitCode : int {
     terminated = 143,   // SIGTERM
 };
 
-// An `Error` is a mistake that somebody outside this program can mend. Its message says what was wrong, where,
-// and what would be right.
+// An `Error` is a mistake that somebody outside this program can mend. It says what was wrong, where, and what would be right.
 class Error : public std::runtime_error {
 public:
     Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -50,8 +49,7 @@ public:
 
 }  // namespace palimpsest
 
-// Throws an InternalError with the values where the condition is false: PALIMPSEST_ASSERT(rows == columns, "rows {},
-// columns {}", rows, columns).
+// Throws an InternalError where the condition is false: PALIMPSEST_ASSERT(rows == columns, "rows {}, columns {}", rows, columns).
 #define PALIMPSEST_ASSERT(condition, ...)                                                                             \
     do {                                                                                                              \
         if (!(condition)) ::palimpsest::assertion_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \

@@ -35,13 +35,11 @@ private:
 };
 
 void write_file_atomic(const std::string& path, std::string_view content);
-// Creates a file exclusively: of several processes that create one name, exactly one gets true. The content is complete when
-// the name appears; only where the file system knows neither hard links nor a rename that replaces nothing may the file be
-// seen empty for a moment.
+// Creates a file exclusively: of several processes that create one name, exactly one gets true. The content is complete when the
+// name appears; only on a file system with neither hard links nor a rename that replaces nothing may it look empty for a moment.
 bool create_file(const std::string& path, std::string_view content);
 
-// The two calls give a complete file its name exclusively. File systems lack the one, the other or both; tests replace
-// the calls to imitate this.
+// The two calls give a complete file its name exclusively. File systems lack one or both; tests replace the calls to imitate this.
 struct ExclusiveCalls {
     int (*link)(const char* from, const char* to);
     int (*rename)(const char* from, const char* to);  // fails with EEXIST where `to` exists

@@ -51,8 +51,7 @@ std::size_t live_width();
 bool show_live_line(std::string_view text);
 void erase_live_line();
 
-// A `RunLog` is a run's run.log. While one is open, messages are appended to it too, stamped in UTC. Each line is flushed at once,
-// so that `tail -f` follows.
+// A `RunLog` is a run's run.log. While it is open, messages go there too, stamped in UTC. Each line is flushed: `tail -f` follows.
 class RunLog {
 public:
     explicit RunLog(const std::string& path);

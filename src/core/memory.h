@@ -5,14 +5,12 @@
 
 namespace palimpsest {
 
-// Returns the bytes that are free or can be made free, but no more than the control groups (containers, batch jobs) and the user's
-// limit (ulimit -v) leave.
+// Returns the bytes that are free or can be freed, within control groups (containers, batch jobs) and the user's limit (ulimit -v).
 double usable_memory();
 
 // Returns the bytes that /proc/meminfo calls available, or 0 where it does not say.
 double available_memory(const std::string& meminfo);
-// Returns the bytes that the tightest control group leaves, or 0 where none sets a limit. core/cgroup.h
-// explains `groups` and `root`.
+// Returns the bytes that the tightest control group leaves, or 0 without a limit. core/cgroup.h explains `groups` and `root`.
 double cgroup_memory(const std::string& groups, const std::string& root);
 
 }  // namespace palimpsest

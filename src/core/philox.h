@@ -6,16 +6,14 @@
 
 namespace palimpsest {
 
-// A `Stream` is a purpose of random numbers. Streams share no numbers, so a draw added to one shifts no other. Results persist the
-// values: do not renumber them.
+// A `Stream` is a purpose. Streams share no numbers: a new draw in one shifts no other. Results persist values: do not renumber.
 enum class Stream : std::uint32_t { init = 0, train = 1, valid = 2, test = 3, dropout = 4, features = 5, shuffle = 6, policy = 7 };
 
 struct Philox4 {
     std::uint32_t word[4];
 };
 
-// Returns one block of four words for a key of 64 and a counter of 128 bits. The words are bit-identical to
-// at::Philox4_32's (tested).
+// Returns one block of four words for a key of 64 and a counter of 128 bits. Bit-identical to at::Philox4_32 (tested).
 PALIMPSEST_HD inline Philox4 philox(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high) {
     std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
     std::uint32_t c0 = static_cast<std::uint32_t>(counter_low), c1 = static_cast<std::uint32_t>(counter_low >> 32);

@@ -36,8 +36,7 @@ std::string lower(std::string_view text) {
     return result;
 }
 
-// Returns whether one word begins with the other and both have at least three letters: "gated" means
-// "gated_delta", but "a" means nothing.
+// Returns whether one word begins the other and both have three letters: "gated" means "gated_delta", but "a" means nothing.
 bool one_begins_the_other(std::string_view a, std::string_view b) {
     const std::size_t n = std::min(a.size(), b.size());
     return n >= 3 && a.substr(0, n) == b.substr(0, n);

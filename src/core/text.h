@@ -10,8 +10,7 @@
 
 namespace palimpsest {
 
-// Returns the number of insertions, deletions, replacements and swaps of neighbours between two words (Damerau-Levenshtein, optimal
-// string alignment).
+// Counts insertions, deletions, replacements and swaps of neighbours (Damerau-Levenshtein distance, optimal string alignment).
 std::size_t edit_distance(std::string_view, std::string_view);
 
 // Returns the candidate that the writer of `word` most likely meant, if one is near enough: at most a third of the letters differ
@@ -19,8 +18,7 @@ std::size_t edit_distance(std::string_view, std::string_view);
 std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
 
 std::string join(const std::vector<std::string>& words, std::string_view separator);
-// Returns a line to paste into a shell. Words are quoted where they must be, and the line is printable ASCII or UTF-8 whatever
-// bytes the words hold ($'\x1b').
+// Returns a line to paste into a shell, quoted where it must be, and printable whatever bytes the words hold ($'\x1b').
 std::string shell_line(const std::vector<std::string>& words);
 bool is_utf8(std::string_view text);
 bool has_control_characters(std::string_view text);             // ASCII control characters

@@ -1,5 +1,4 @@
-// What this program was built from; every run records it and --version prints it. The floors above append the libraries they link
-// (HDF5 at run time, LibTorch, CUDA).
+// What this program was built from, for run records and --version. Floors above append what they link (HDF5, LibTorch, CUDA).
 #pragma once
 
 #include <string>

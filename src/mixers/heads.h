@@ -10,8 +10,7 @@
 
 namespace palimpsest {
 
-// Returns the width of one head when all heads together have `share` times the model's width. The error for a
-// broken number names `option`.
+// Returns the width of one head when all heads together have `share` times the model's width. An error names `option`.
 inline std::int64_t head_width(const std::string& option, double share, std::int64_t width, std::int64_t heads) {
     const double features = share * static_cast<double>(width);
     if (features > 1e12)
@@ -24,8 +23,7 @@ inline std::int64_t head_width(const std::string& option, double share, std::int
     return total / heads;
 }
 
-// Computes W x, then a causal convolution of `taps` taps with SiLU (0: neither), split into heads: [R, B,
-// T, d] -> [R * B, T, H, D].
+// W x, then a causal convolution of `taps` taps with SiLU (0: neither), split into heads: [R, B, T, d] -> [R * B, T, H, D].
 class HeadProjection {
 public:
     HeadProjection() = default;
@@ -60,8 +58,7 @@ inline at::Tensor recur(ops::RecurrenceInput input, std::int64_t lanes, State* s
     return out.o;
 }
 
-// Repeats each key head for `groups` value heads, as neighbours (repeat-interleave, not tiling): [N, T, H, D]
-// -> [N, T, H * groups, D].
+// Repeats a key head for `groups` value heads, as neighbours (interleaved, not tiled): [N, T, H, D] -> [N, T, H * groups, D].
 inline at::Tensor repeat_heads(const at::Tensor& x, std::int64_t groups) {
     if (groups == 1) return x;
     return x.unsqueeze(3)
@@ -77,8 +74,7 @@ struct OutputForm {
     std::int64_t gate_rank = 0;  // 0: one full matrix; else two matrices of this rank, the second with a bias
 };
 
-// `HeadOutput` is the way out of the heads, with "norm before gate": RMSNorm of every head (one weight for all heads), times an
-// activated gate, then W_o.
+// `HeadOutput` leaves the heads by "norm before gate": RMSNorm of every head (one weight for all), times an activated gate, W_o.
 class HeadOutput {
 public:
     HeadOutput() = default;

@@ -67,8 +67,7 @@ at::Tensor dpfp(const at::Tensor& x, std::int64_t nu) {
     return at::cat(products, -1);
 }
 
-// Features with phi(q) . phi(k) = 1 + s + s^2 / 2, s = q . k / sqrt D: [1, x / D^(1/4), x_i^2 / sqrt(2 D), x_i
-// x_j / sqrt D for i < j].
+// Gives phi(q) . phi(k) = 1 + s + s^2 / 2, s = q . k / sqrt D: [1, x / D^(1/4), x_i^2 / sqrt(2 D), x_i x_j / sqrt D for i < j].
 at::Tensor taylor(const at::Tensor& x) {
     const std::int64_t D = x.size(-1);
     const double root = std::sqrt(static_cast<double>(D));

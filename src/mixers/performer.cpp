@@ -138,8 +138,7 @@ private:
         PALIMPSEST_ASSERT(context.step.defined() && context.lane_seeds.defined(), "redrawing needs the step and the lane seeds");
         if (!context.step.is_cpu()) refuse_redraw();
         const at::Tensor& leaf = *directions_;
-        // `own` is another handle of the same memory: writing through the leaf itself would tell autograd that
-        // every parameter has changed.
+        // `own` is another handle of the same memory: a write through the leaf would tell autograd that every parameter changed.
         const at::Tensor own = at::from_blob(leaf.mutable_data_ptr(), leaf.sizes(), leaf.options());
         drawn_.resize(static_cast<std::size_t>(leaf.size(0)), -1);
         std::vector<double> values(static_cast<std::size_t>(features_ * head_));

@@ -49,8 +49,7 @@ private:
 struct ParameterCount {
     std::int64_t trained = 0, fixed = 0;
 };
-// Counts the parameters without the memory and the time of building them. Throws Error(usage) where the model's
-// options do not fit together.
+// Counts without the memory and time of building. Throws Error(usage) where the model's options do not fit together.
 ParameterCount count_parameters(const RunSpec& spec, const ModelShape& shape);
 // Returns what Model::state_bytes measures after the longest sequence, from a model that is built on the CPU and runs two tokens.
 std::int64_t measure_state(const RunSpec& spec, const ModelShape& shape);

@@ -38,8 +38,7 @@ private:
     Precision precision_ = Precision::fp32;
 };
 
-// Returns the products of every lane: x [R, M, in] times w [R, in, out] (+ b [R, out], unless undefined). Only the operands are
-// rounded to `precision`.
+// Returns x [R, M, in] times w [R, in, out] (+ b [R, out], or undefined), lane by lane. Only operands are rounded to `precision`.
 at::Tensor lane_product(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b = {}, Precision precision = Precision::fp32);
 
 class Norm {  // LayerNorm (with bias) or RMSNorm over the last axis, weight [R, d]

@@ -51,8 +51,7 @@ void backward_loops(const at::Tensor& padded, const at::Tensor& taps, const at::
         for (std::int64_t n = begin; n < end; ++n)
             cpu::conv_backward_input(shape, k + (n / batch) * kernel, d + n * out, dx + n * in);
     });
-    // A piece of work owns some channels of a lane and walks all its sequences in order, so the sum does not depend
-    // on the number of threads.
+    // A piece owns some channels of a lane and walks all its sequences in order, so threads do not change the sum.
     at::parallel_for(0, dy.size(0) * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
             const std::int64_t lane = i / blocks, first = (i % blocks) * channel_block;
@@ -64,8 +63,7 @@ void backward_loops(const at::Tensor& padded, const at::Tensor& taps, const at::
 
 at::Tensor tap(const at::Tensor& taps, std::int64_t w) { return taps.select(1, w).unsqueeze(1).unsqueeze(1); }
 
-// Computes y_t = bias + sum_w kernel[w] padded_{t+w}, where padded [R, B, W-1+T, d] already holds the W-1
-// inputs before the sequence.
+// Computes y_t = bias + sum_w kernel[w] padded_{t+w}. padded [R, B, W-1+T, d] holds the W-1 inputs before the sequence.
 struct DepthwiseConv : Function<DepthwiseConv> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& padded_in, const at::Tensor& kernel,
                               const std::optional<at::Tensor>& bias_in) {
@@ -117,8 +115,7 @@ std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tens
     PALIMPSEST_ASSERT(x.dim() == 4 && kernel.dim() == 3 && kernel.size(0) == x.size(0) && kernel.size(1) == x.size(3),
                       "x {}, kernel {}", shape_text(x), shape_text(kernel));
     const std::int64_t keep = kernel.size(2) - 1, tokens = x.size(2);
-    // Padding with the state makes the rest plain calculus: an old input that a sequence shorter than the kernel
-    // passes on keeps its gradient.
+    // Padding with the state makes the rest plain calculus: what a sequence shorter than the kernel passes on keeps its gradient.
     const at::Tensor before = state.defined() ? state : at::zeros({x.size(0), x.size(1), keep, x.size(3)}, x.options());
     const at::Tensor padded = at::cat({before.to(x.scalar_type()), x}, 2);
     return {DepthwiseConv::apply(padded, kernel.to(x.scalar_type()), std::optional<at::Tensor>(bias)),

@@ -21,8 +21,7 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 std::pair<at::Tensor, at::Tensor> short_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                                              const at::Tensor& state);
 
-// Rotary embedding (Su et al. 2021) with half-split pairing (i, i + D/2), base 10000 and angles in fp32. x is [..., T, H, D] and
-// its first position `offset`.
+// Rotary embedding (Su et al. 2021): pairs (i, i + D/2), angles in fp32, x [..., T, H, D] whose first position is `offset`.
 at::Tensor rotary(const at::Tensor& x, std::int64_t offset, double base = 10000);
 
 // Returns g = -exp(a_log) softplus(x + dt_bias) in fp32 (Mamba-style gate).
@@ -31,8 +30,7 @@ at::Tensor mamba_log_decay(const at::Tensor& x, const at::Tensor& a_log, const a
 // Dropout by counter: the mask depends on (seed, step, site, element of the lane) alone. seeds is [R] int64, step [1] or [R] int64,
 // both on x's device; x is [R, ...]. Kept elements are divided by 1 - p. Nothing is read back to the host.
 at::Tensor dropout(const at::Tensor& x, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site);
-// Returns the mask of `dropout`, [R, ...] of 0 and 1 / (1 - p) in fp32, on the device of the seeds. A GPU gives
-// the same bits as the CPU.
+// Returns dropout's mask, [R, ...] of 0 and 1 / (1 - p) in fp32, on the seeds' device. A GPU gives the same bits as the CPU.
 at::Tensor dropout_mask(at::IntArrayRef sizes, double p, const at::Tensor& seeds, const at::Tensor& step, std::int64_t site);
 
 // Returns the cross-entropy of every scored position, [R, P]. logits is [R, P, V], targets [R, P] int64.

@@ -23,8 +23,7 @@ enum class Backend {
     fused,      // hand kernels (not built yet: choosing it is an error)
 };
 
-// A `RecurrenceInput` has N sequences (lanes times batch), H heads, T tokens, K key and V value features, and M micro-steps a token
-// (rows of k, e, u, g).
+// Sizes: N sequences (lanes * batch), H heads, T tokens, K key and V value features, M micro-steps a token (rows of k, e, u, g).
 struct RecurrenceInput {
     at::Tensor q;              // [N, T, H, K]
     at::Tensor k;              // [N, T*M, H, K]
@@ -43,8 +42,7 @@ struct RecurrenceOutput {
     at::Tensor residual;     // r [N, T*M, H, V], when asked for
 };
 
-// Computes the recurrence. Gradients flow to every input, and from o, final_state and residual. Throws Error(usage) that names the
-// shapes which do not fit.
+// Gradients flow to every input, and from o, final_state and residual. Throws Error(usage) that names shapes which do not fit.
 RecurrenceOutput recurrence(const RecurrenceInput& input, Backend backend = Backend::automatic, bool with_residual = false);
 
 // Each function is one backend's own form, for tests and benchmarks. recurrence_rows is the reference form of other devices than

@@ -63,8 +63,7 @@ private:
     }
 };
 
-// `Chunks` splits rows of the recurrence into [N, H, Z, C, width]: Z chunks, the last one padded with rows that do
-// nothing (k = e = u = 0, g = 0).
+// `Chunks` splits rows into [N, H, Z, C, width]: Z chunks, the last one padded with rows that do nothing (k = e = u = 0, g = 0).
 struct Chunks {
     std::int64_t rows, C, Z;
 

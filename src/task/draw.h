@@ -10,8 +10,7 @@ namespace palimpsest {
 // Returns a number uniform in [0, n).
 PALIMPSEST_HD inline std::int64_t uniform(Rng& rng, std::int64_t n) { return rng.below(static_cast<std::uint32_t>(n)); }
 
-// `RandomOrder` holds the numbers 0 … n - 1 in random order in constant memory: order(0), order(1), … are a
-// sample without replacement.
+// `RandomOrder` holds the numbers 0 … n - 1 in random order in constant memory: order(0), order(1), … sample without replacement.
 class RandomOrder {
 public:
     PALIMPSEST_HD RandomOrder(std::int64_t n, Rng& rng) : permutation_(static_cast<std::uint32_t>(n), rng) {}
@@ -64,8 +63,7 @@ private:
     std::int64_t size_, total_ = 0, top_ = 1;
 };
 
-// Spreads `count` things evenly, without chance, over low … high, and returns the number of thing i. Four things
-// over 0..3 get 0, 1, 2, 3.
+// Spreads `count` things evenly, without chance, over low … high; thing i gets the result. Four things over 0..3 get 0, 1, 2, 3.
 PALIMPSEST_HD inline std::int64_t spread(std::int64_t low, std::int64_t high, std::int64_t i, std::int64_t count) {
     return low + (2 * i + 1) * (high - low + 1) / (2 * count);
 }

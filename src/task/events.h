@@ -58,8 +58,7 @@ struct Shape {
 enum class Answer : std::int8_t { correct = 0, stale = 1, other_current = 2, other_former = 3, unbound = 4, not_a_value = 5 };
 constexpr int answer_classes = 6;
 
-// A `Policy` is a shallow way to answer. Policies are scored by the same judge on the same examples: a result is read
-// against the best of them.
+// A `Policy` is a shallow way to answer. The same judge scores it on the same examples: a result is read against the best policy.
 enum class Policy : std::int8_t { last_written = 0, first_of_key = 1, random_of_key = 2, random_of_row = 3, majority_of_row = 4 };
 constexpr int policies = 5;
 

@@ -14,8 +14,7 @@ enum class FillerKind : std::int8_t {
     colliding,  // any token at all, live keys included: a memory that follows the tokens cannot reach 1.0
 };
 
-// A `Filler` gives filler tokens. The live keys of an example are keys(0) … keys(live - 1) of a random order, so
-// keys(live) … are harmless.
+// A `Filler` gives filler tokens. An example's live keys are keys(0) … keys(live - 1) of a random order; later ones are harmless.
 class Filler {
 public:
     PALIMPSEST_HD Filler(FillerKind kind, const Vocabulary& vocabulary, const RandomOrder& keys, std::int64_t live)

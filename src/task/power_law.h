@@ -7,8 +7,7 @@
 
 namespace palimpsest {
 
-// Returns weights in proportion to i ^ exponent for i = 1 … count. They sum to about 2^30, and none is 0. The exponent
-// may be any finite number.
+// Returns weights in proportion to i ^ exponent, i = 1 … count, that sum to about 2^30. None is 0; any finite exponent will do.
 std::vector<std::uint32_t> power_law(std::int64_t count, double exponent);
 
 }  // namespace palimpsest

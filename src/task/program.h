@@ -1,5 +1,4 @@
-// From a task file to a Program and a registered Task. Host only: a task file includes this header under
-// #ifndef __CUDACC__ and defines
+// From a task file to a Program and a registered Task. Host only: a task file includes it under #ifndef __CUDACC__ and defines
 //
 //     struct NameTask {
 //         using Options = …;                                        // plain struct, bound by the schema

@@ -218,8 +218,7 @@ private:
     BatchView row_;
 };
 
-// A `JudgeSink` judges the predicted token ids [Q, m] of one example. Where several classes fit, the first in the
-// order of Answer is taken.
+// A `JudgeSink` judges the predicted token ids [Q, m] of one example. Where several classes fit, the first of Answer is taken.
 class JudgeSink : public EventSink<JudgeSink> {
 public:
     PALIMPSEST_HD JudgeSink(const EventProgram& program, std::int64_t* workspace, const std::int64_t* predicted, Answer* classes)

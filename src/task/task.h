@@ -89,8 +89,7 @@ void register_task(std::unique_ptr<Task> task);
 // Returns FNV-1a over tokens, positions and targets of the first `count` examples: the golden fingerprint of the data law.
 std::uint64_t fingerprint(const Program& program, std::uint64_t seed, Stream stream, std::int64_t count);
 
-// Returns the upper ends of the distance buckets of the slice table: 1, 2, 4, … >= length - 1.
-// bucket_of(distance) indexes the buckets.
+// Returns the upper ends of the distance buckets of the slice table: 1, 2, 4, … >= length - 1. bucket_of(distance) indexes them.
 std::vector<std::int64_t> distance_buckets(std::int64_t length);
 int bucket_of(std::int64_t distance, const std::vector<std::int64_t>& upper_ends);
 

@@ -18,8 +18,7 @@ struct Wide {
     static constexpr std::int64_t lanes = 64 / static_cast<std::int64_t>(sizeof(T));
 };
 
-// Calls f(0), f(1), ... f(P - 1) with constants. Arrays indexed by constants live in registers, which a loop that is unrolled later
-// does not achieve.
+// Calls f(0), f(1), ... f(P - 1) with constants. Arrays indexed by them live in registers, unlike in a loop that is unrolled later.
 template <int P, class F>
 PALIMPSEST_INLINE void parts(const F& f) {
     [&]<int... p>(std::integer_sequence<int, p...>) PALIMPSEST_INLINE_LAMBDA { (f(std::integral_constant<int, p>{}), ...); }
@@ -95,8 +94,7 @@ PALIMPSEST_INLINE void forward_tile(const RecurrenceShape& shape, const Recurren
             std::copy(in.u + row * value_stride + first, in.u + row * value_stride + first + live, edge);
             parts<P>([&](auto p) PALIMPSEST_INLINE_LAMBDA { load<T>(r[p], edge + p * lanes); });
         }
-        // Decays the state and reads it for the error. Even and odd rows have a sum each, because a single
-        // sum would wait for itself.
+        // Decays the state and reads it for the error. Even and odd rows have a sum each: a single one would wait for itself.
         if (in.e != nullptr || decay != nullptr) {
             const T* e = in.e != nullptr ? in.e + row * key_stride : nullptr;
             Vec sum[2][P] = {};
@@ -169,8 +167,7 @@ PALIMPSEST_INLINE void forward(const RecurrenceShape& shape, const RecurrenceInp
 
 // ---- backward ----
 
-// Computes one row of the adjoint for the key features [first, first + P * lanes). `before` is S~ and
-// `adjoint` dS, both [V][stride].
+// Computes a row of the adjoint for the key features [first, first + P * lanes). `before` is S~, `adjoint` dS, both [V][stride].
 template <class T, int P, bool reads>
 PALIMPSEST_INLINE void adjoint_write(std::int64_t V, std::int64_t stride, const T* __restrict before, T* __restrict adjoint,
                                      const T* q, const T* k, const T* r, const T* d_o, T* __restrict dr, T* dq, T* dk) {

@@ -60,8 +60,7 @@ void recurrence_backward(const RecurrenceShape&, const RecurrenceInputs<float>&,
 void recurrence_backward(const RecurrenceShape&, const RecurrenceInputs<double>&, const double* residual, const double* saved,
                          const RecurrenceCotangents<double>&, const RecurrenceGradients<double>&, double* scratch);
 
-// Computes (I + lower)^-1 of a strictly lower triangular matrix [n][n] by forward substitution. Entries on and above
-// the diagonal are not read.
+// Computes (I + lower)^-1 [n][n] of a strictly lower triangular matrix by forward substitution. Other entries are not read.
 void unit_lower_inverse(std::int64_t n, const float* lower, float* inverse);
 void unit_lower_inverse(std::int64_t n, const double* lower, double* inverse);
 

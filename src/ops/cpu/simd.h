@@ -7,7 +7,6 @@
 #else
 #define PALIMPSEST_SIMD
 #endif
-// Everything that a PALIMPSEST_SIMD function calls must be inlined into it; otherwise the callee is
-// compiled for the oldest machine.
+// Everything that a PALIMPSEST_SIMD function calls must be inlined into it, or it is compiled for the oldest machine.
 #define PALIMPSEST_INLINE inline __attribute__((always_inline))
 #define PALIMPSEST_INLINE_LAMBDA __attribute__((always_inline))
