@@ -5,7 +5,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "store/run_file.h"
+#include "store/run_reader.h"
 #include "sweep/machine.h"
 #include "sweep/stop.h"
 

@@ -1,4 +1,5 @@
-// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run | config: prints what the schemas say.
+// palimpsest describe mixer NAME | task NAME [option=value …] | model | train | data | eval | run | config: prints what the schemas
+// say.
 #include "cli/app.h"
 #include "cli/example.h"
 #include "cli/output.h"

@@ -4,8 +4,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "store/run_file.h"
 #include "store/run_folder.h"
+#include "store/run_reader.h"
 #include "sweep/plan.h"
 
 #include <cstdint>

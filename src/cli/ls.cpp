@@ -6,8 +6,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "store/run_file.h"
 #include "store/run_folder.h"
+#include "store/run_reader.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

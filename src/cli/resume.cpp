@@ -5,7 +5,7 @@
 #include "cli/path_option.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "store/run_file.h"
+#include "store/run_reader.h"
 #include "sweep/catalog.h"
 #include "sweep/execute_pack.h"
 #include "sweep/plan.h"

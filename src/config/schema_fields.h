@@ -1,12 +1,14 @@
-// Reading and writing the members of an options struct: the bodies of Schema's templates. scalars.cpp holds the rules for literals,
-// docs/config.md explains them to users.
+// Reads and writes the members of an options struct. schema_fields.cpp holds the rules for literals; docs/config.md explains them
+// to users.
 #pragma once
 
-#include "config/schema.h"
-#include "core/error.h"
+#include "config/any_schema.h"
 
-#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace palimpsest::fields {
 
@@ -70,70 +72,3 @@ Value write(const std::vector<E>& list) {
 }
 
 }  // namespace palimpsest::fields
-
-namespace palimpsest {
-
-template <class T>
-template <class M>
-Schema<T>& Schema<T>::field(std::string name, M T::*member, Limits limits, std::string meaning) {
-    Option option;
-    option.name = std::move(name);
-    option.type = fields::type_name<M>();
-    option.default_text = emit_flow(fields::write(T{}.*member));
-    option.allowed = fields::allowed(limits);
-    option.meaning = std::move(meaning);
-    option.read = [member, limits](void* object, const Value& value, std::string_view path, Diagnostics& errors) {
-        if constexpr (std::is_same_v<M, double>) fields::read_single(static_cast<T*>(object)->*member, value, path, limits, errors);
-        else fields::read(static_cast<T*>(object)->*member, value, path, limits, errors);
-    };
-    option.write = [member](const void* object) { return fields::write(static_cast<const T*>(object)->*member); };
-    add(std::move(option));
-    return *this;
-}
-
-template <class T>
-template <class E>
-Schema<T>& Schema<T>::choice(std::string name, E T::*member, std::vector<std::pair<std::string, E>> words, std::string meaning) {
-    std::vector<std::string> names;
-    for (const auto& word : words) names.push_back(word.first);
-    Option option;
-    option.name = std::move(name);
-    option.type = "word";
-    option.allowed = fields::allowed(names);
-    option.meaning = std::move(meaning);
-    option.read = [member, names, words](void* object, const Value& value, std::string_view path, Diagnostics& errors) {
-        const int index = fields::read_word(value, path, names, errors);
-        if (index >= 0) static_cast<T*>(object)->*member = words[static_cast<std::size_t>(index)].second;
-    };
-    option.write = [member, words](const void* object) {
-        const E value = static_cast<const T*>(object)->*member;
-        const auto word = std::find_if(words.begin(), words.end(), [&](const auto& w) { return w.second == value; });
-        PALIMPSEST_ASSERT(word != words.end(), "no word for enumerator {}", static_cast<int>(value));
-        return fields::write(word->first);
-    };
-    const T defaults{};
-    option.default_text = emit_flow(option.write(&defaults));
-    add(std::move(option));
-    return *this;
-}
-
-template <class T>
-template <class S>
-Schema<T>& Schema<T>::group(std::string name, S T::*member, const Schema<S>& schema, std::string meaning) {
-    Option option;
-    option.name = std::move(name);
-    option.type = "map";
-    option.meaning = std::move(meaning);
-    option.nested = &schema;
-    option.member = [member](const void* object) -> const void* { return &(static_cast<const T*>(object)->*member); };
-    option.read = [member, &schema](void* object, const Value& value, std::string_view path, Diagnostics& errors) {
-        schema.read(&(static_cast<T*>(object)->*member), value, path, errors);
-    };
-    option.write = [member, &schema](const void* object) { return schema.write(&(static_cast<const T*>(object)->*member)); };
-    const T defaults{};
-    option.default_text = emit_flow(option.write(&defaults));
-    add(std::move(option));
-    return *this;
-}
-
-}  // namespace palimpsest

@@ -2,7 +2,7 @@
 // that are a shortcut there.
 #pragma once
 
-#include "store/run_file.h"
+#include "store/run_record.h"
 
 #include <cstddef>
 #include <cstdint>

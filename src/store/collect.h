@@ -1,7 +1,7 @@
 // The runs of a sweep as their files tell them.
 #pragma once
 
-#include "store/run_file.h"
+#include "store/run_reader.h"
 #include "store/run_state.h"
 
 #include <string>

@@ -45,6 +45,16 @@ std::string reason() {
 
 Handle property_list(hid_t kind) { return Handle(H5Pcreate(kind), H5Pclose, "create property list"); }
 
+// How objects are created: in an order that can be told, without times, so that equal files have equal bytes.
+Handle creation_list(hid_t kind, bool has_links) {
+    constexpr unsigned tracked = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
+    Handle list = property_list(kind);
+    if (has_links) check(H5Pset_link_creation_order(list, tracked), "track creation order");
+    check(H5Pset_attr_creation_order(list, tracked), "track creation order");
+    check(H5Pset_obj_track_times(list, false), "switch off object times");
+    return list;
+}
+
 Handle text_type() {
     Handle type(H5Tcopy(H5T_C_S1), H5Tclose, "copy text type");
     check(H5Tset_size(type, H5T_VARIABLE), "set text size");
@@ -57,7 +67,6 @@ Handle file_type(Type type) {
     switch (type) {
         case Type::i1: return copy(H5T_STD_I8LE);
         case Type::u1: return copy(H5T_STD_U8LE);
-        case Type::i4: return copy(H5T_STD_I32LE);
         case Type::i8: return copy(H5T_STD_I64LE);
         case Type::f4: return copy(H5T_IEEE_F32LE);
         case Type::f8: return copy(H5T_IEEE_F64LE);
@@ -126,6 +135,12 @@ std::vector<T> read_all(hid_t dataset, hid_t memory_type) {
     return values;
 }
 
+std::vector<const char*> pointers_to(std::span<const std::string> texts) {
+    std::vector<const char*> pointers;
+    for (const std::string& text : texts) pointers.push_back(text.c_str());
+    return pointers;
+}
+
 // The library's texts are C strings that it allocated.
 std::vector<std::string> take_texts(const std::vector<char*>& pointers) {
     std::vector<std::string> texts;
@@ -177,10 +192,7 @@ void check(herr_t status, const std::string& what) {
 
 Handle create_file() {
     const Guard guard;
-    const Handle creation = property_list(H5P_FILE_CREATE);
-    check(H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), "track creation order");
-    check(H5Pset_attr_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), "track creation order");
-    check(H5Pset_obj_track_times(creation, false), "switch off object times");
+    const Handle creation = creation_list(H5P_FILE_CREATE, true);
     return Handle(H5Fcreate(memory_name().c_str(), H5F_ACC_TRUNC, creation, access_list()), H5Fclose, "create file");
 }
 
@@ -219,10 +231,7 @@ void publish(hid_t file, const std::string& path) {
 
 Handle create_group(hid_t parent, const std::string& name) {
     const Guard guard;
-    const Handle creation = property_list(H5P_GROUP_CREATE);
-    check(H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), "track creation order");
-    check(H5Pset_attr_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), "track creation order");
-    check(H5Pset_obj_track_times(creation, false), "switch off object times");
+    const Handle creation = creation_list(H5P_GROUP_CREATE, true);
     return Handle(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Gclose,
                   fmt::format("create group '{}'", name));
 }
@@ -280,15 +289,12 @@ Handle create_dataset(hid_t parent, const std::string& name, Type type, const Sh
                       const std::string& long_name) {
     const Guard guard;
     const Handle stored = file_type(type);
-    const Handle creation = property_list(H5P_DATASET_CREATE);
-    check(H5Pset_attr_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), "track creation order");
-    check(H5Pset_obj_track_times(creation, false), "switch off object times");
+    const Handle creation = creation_list(H5P_DATASET_CREATE, false);
     const double not_a_number = std::numeric_limits<double>::quiet_NaN();
     const std::int64_t minus_one = -1;
     // 255 would be no better a mark than 0 in a column of flags, so unsigned columns have no fill.
     if (is_float(type)) check(H5Pset_fill_value(creation, H5T_NATIVE_DOUBLE, &not_a_number), "set fill value");
-    const bool signed_integer = type == Type::i1 || type == Type::i4 || type == Type::i8;
-    if (signed_integer) check(H5Pset_fill_value(creation, H5T_NATIVE_INT64, &minus_one), "set fill value");
+    if (type == Type::i1 || type == Type::i8) check(H5Pset_fill_value(creation, H5T_NATIVE_INT64, &minus_one), "set fill value");
 
     Handle space = scalar_space();
     if (!shape.size.empty()) {
@@ -361,8 +367,7 @@ void write_rows(hid_t dataset, hsize_t first, std::span<const double> values) {
 
 void write_rows(hid_t dataset, hsize_t first, std::span<const std::string> values) {
     const Guard guard;
-    std::vector<const char*> pointers;
-    for (const std::string& value : values) pointers.push_back(value.c_str());
+    const std::vector<const char*> pointers = pointers_to(values);
     write_selected(dataset, text_type(), first, pointers.size(), pointers.data());
 }
 
@@ -408,8 +413,7 @@ void write_attribute(hid_t object, const std::string& name, const Attribute& val
 
 void write_attribute(hid_t object, const std::string& name, std::span<const std::string> values) {
     const Guard guard;
-    std::vector<const char*> pointers;
-    for (const std::string& value : values) pointers.push_back(value.c_str());
+    const std::vector<const char*> pointers = pointers_to(values);
     const Handle type = text_type();
     write_typed_attribute(object, name, type, type, simple_space({values.size()}, {values.size()}), pointers.data());
 }

@@ -57,7 +57,7 @@ private:
 void check(herr_t status, const std::string& what);
 
 // All that may stand in a file: no bool, enum, compound, fixed-length text or reference, which trip readers in other languages.
-enum class Type { i1, u1, i4, i8, f4, f8, text };
+enum class Type { i1, u1, i8, f4, f8, text };
 
 Handle create_file();  // empty, in memory
 // Opens the file that these bytes are. Changes to a writable one stay in memory.

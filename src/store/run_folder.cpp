@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/time.h"
-#include "store/run_file.h"
+#include "store/run_reader.h"
 
 #include <nlohmann/json.hpp>
 

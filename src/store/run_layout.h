@@ -2,7 +2,7 @@
 #pragma once
 
 #include "store/hdf5.h"
-#include "store/run_file.h"
+#include "store/run_record.h"
 
 #include <string>
 #include <vector>

@@ -1,7 +1,8 @@
+#include "store/run_reader.h"
+
 #include "core/error.h"
 #include "core/file.h"
 #include "store/hdf5.h"
-#include "store/run_file.h"
 #include "store/run_layout.h"
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include "core/thread.h"
 #include "core/time.h"
 #include "core/version.h"
+#include "store/run_reader.h"
 
 #include <ATen/Context.h>
 #include <ATen/Version.h>

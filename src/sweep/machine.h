@@ -1,7 +1,7 @@
 // The machine and the program, in words: written into every run, printed by `doctor` and `--version`.
 #pragma once
 
-#include "store/run_file.h"
+#include "store/attributes.h"
 
 #include <string>
 #include <vector>

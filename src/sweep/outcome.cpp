@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "store/run_file.h"
+#include "store/run_reader.h"
 #include "sweep/plan.h"
 
 #include <limits>

@@ -3,7 +3,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "store/run_file.h"
+#include "store/run_reader.h"
 
 #include <algorithm>
 #include <map>

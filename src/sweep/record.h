@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/spec.h"
-#include "store/run_file.h"
+#include "store/run_record.h"
 #include "sweep/options.h"
 #include "train/trainer.h"
 

@@ -4,6 +4,7 @@
 #include "core/hash.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "store/run_reader.h"
 #include "sweep/machine.h"
 #include "sweep/plan.h"
 #include "train/checkpoint.h"

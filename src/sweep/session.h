@@ -1,10 +1,10 @@
-// The lifetime of one run in this process: its folder from the lock to DONE, its log, and its file. A pack of runs is as many sessions, one
-// a lane of the trainer, to which each listens.
+// The lifetime of one run in this process: its folder from the lock to DONE, its log, and its file. A pack of runs is as many
+// sessions, one a lane of the trainer, to which each listens.
 #pragma once
 
 #include "core/log.h"
-#include "store/run_file.h"
 #include "store/run_folder.h"
+#include "store/run_writer.h"
 #include "sweep/outcome.h"
 #include "sweep/progress.h"
 #include "sweep/record.h"
@@ -23,8 +23,8 @@ namespace palimpsest {
 RunFailure failure_of(const std::exception& error);
 RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step);
 
-// A session is opened (lock, then open) and ended once (end, fail, or close_now from another thread). What goes wrong with its folder
-// meanwhile is thrown at the trainer, which ends that lane alone.
+// A session is opened (lock, then open) and ended once (end, fail, or close_now from another thread). What goes wrong with its
+// folder meanwhile is thrown at the trainer, which ends that lane alone.
 class RunSession final : public RunSink {
 public:
     RunSession(const PlannedRun& run, const std::string& folder, const PackFacts& pack);

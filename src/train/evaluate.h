@@ -4,9 +4,9 @@
 
 #include "config/spec.h"
 #include "model/model.h"
-#include "store/run_file.h"
+#include "store/run_record.h"
 #include "train/data.h"
-#include "train/trainer.h"
+#include "train/eval_result.h"
 
 #include <cstdint>
 #include <vector>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/spec.h"
+#include "train/eval_result.h"
 #include "train/lane_values.h"
 #include "train/operator_times.h"
 #include "train/train_metrics.h"
@@ -18,13 +19,6 @@
 #include <vector>
 
 namespace palimpsest {
-
-struct EvalResult {
-    std::int64_t step = 0;
-    std::vector<std::int64_t> answers;             // [S, C]
-    std::vector<double> loss_sum;                  // [S]
-    double valid_accuracy = 0, test_accuracy = 0;  // by spec.eval.mean
-};
 
 // What a person who waits is shown: some metrics of the newest row.
 struct Progress {

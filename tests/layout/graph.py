@@ -1,8 +1,8 @@
 """Who needs whom inside a floor, and the knots in it: components that need each other, so that none can be read, tested or taken alone.
 
 A component is a header with the files that implement it. These are the files of its name (x.h, x.cpp, x.cu, x_impl.h); those whose name
-goes on after an underscore and that have no header of their own (x_more.cpp); and those of ELSEWHERE. What any of them includes of its
-floor, the component needs. A .cpp file of no header is a component too, but nobody can need it.
+goes on after an underscore and that have no header of their own (x_more.cpp). What any of them includes of its floor, the component
+needs. A .cpp file of no header is a component too, but nobody can need it.
 """
 
 import collections
@@ -10,18 +10,14 @@ import collections
 from tree import includes, sources
 
 HEADERS = {".h", ".cuh"}
-ELSEWHERE = {"store/run_reader": "run_file"}  # parts of one header under names that do not tell
 BEGIN, END = "<!-- graph -->\n", "<!-- /graph -->\n"
 
 
-def component_of(floor, name, headers):
+def component_of(name, headers):
     """`name` and `headers`: paths below the floor, without suffix."""
     if name in headers:
         base = name.removesuffix("_impl")
         return base if base in headers else name
-    owner = ELSEWHERE.get(f"{floor}/{name}")
-    if owner in headers:
-        return owner
     stem = name
     while "_" in stem.rsplit("/", 1)[-1]:
         stem = stem.rsplit("_", 1)[0]
@@ -37,12 +33,12 @@ def graph(root, floor):
     headers = {name for path, name in files.items() if path.suffix in HEADERS}
     needs = collections.defaultdict(set)
     for path, name in files.items():
-        mine = component_of(floor, name, headers)
+        mine = component_of(name, headers)
         needs[mine]  # also without includes
         for _, quoted, header in includes(path):
             target = next((place for place in (root / "src" / header, path.parent / header) if place in files), None)
             if quoted and target:
-                needs[mine].add(component_of(floor, files[target], headers))
+                needs[mine].add(component_of(files[target], headers))
         needs[mine].discard(mine)
     return needs
 

@@ -201,8 +201,8 @@ class Planted(unittest.TestCase):
                          f"src/ops/x.h:1: <{DEFINES_FUNCTIONS}> belongs into the .cpp file that defines the function")
 
     def test_a_task_that_knows_too_much(self):
-        self.assert_only("tasks/copy.cpp", '#include "store/run_file.h"\n',
-                         "tasks/copy.cpp:1: a task stands on core, config and task alone, not on store/run_file.h")
+        self.assert_only("tasks/copy.cpp", '#include "store/run_record.h"\n',
+                         "tasks/copy.cpp:1: a task stands on core, config and task alone, not on store/run_record.h")
 
     def test_what_nvcc_sees(self):
         self.assert_only("src/core/philox.h", '#include "core/error.h"\n',
@@ -258,8 +258,6 @@ class Knots(unittest.TestCase):
     def test_through_a_further_file_of_a_header(self):
         self.assert_knots({"a.h": "", "a_more.cpp": "a.h b.h", "b.h": "a.h"}, "a -> b -> a")
         self.assert_knots({"a.h": "", "a_impl.h": "a.h b.h", "b.h": "a.h"}, "a -> b -> a")
-        self.assert_knots({"run_file.h": "", "run_reader.cpp": "run_file.h b.h", "b.h": "run_file.h"}, "b -> run_file -> b")
-        self.assert_knots({"run_file.h": "", "run_reader.h": "run_file.h b.h", "b.h": "run_file.h"})
 
     def test_a_header_of_a_longer_name_stands_alone(self):
         self.assert_knots({"a.h": "", "a.cpp": "a.h", "a_more.h": "a.h", "a_more.cpp": "a_more.h", "b.h": "a_more.h"})

@@ -2,8 +2,9 @@
 #include "core/error.h"
 #include "sample.h"
 #include "store/hdf5.h"
-#include "store/run_file.h"
 #include "store/run_folder.h"
+#include "store/run_reader.h"
+#include "store/run_writer.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,7 +1,7 @@
 // A run's record with values that follow from the step alone, so that any reader can tell whether they are right.
 #pragma once
 
-#include "store/run_file.h"
+#include "store/run_writer.h"
 
 #include <cstdint>
 #include <filesystem>

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "store/run_file.h"
+#include "store/run_reader.h"
 #include "sweep/catalog.h"
 #include "sweep/execute_pack.h"
 #include "sweep/plan.h"

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "store/flat_config.h"
-#include "store/run_file.h"
+#include "store/run_writer.h"
 #include "sweep/catalog.h"
 #include "sweep/execute_pack.h"
 #include "sweep/inspect.h"

@@ -1,5 +1,6 @@
 // Literals, read by our own rules: a literal that can be understood in two ways is an error that says how to write one of them.
 #include "config/schema_fields.h"
+
 #include "core/text.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
-#include "store/run_file.h"
-
 #include "core/error.h"
 #include "sample.h"
 #include "store/hdf5.h"
+#include "store/run_reader.h"
+#include "store/run_writer.h"
 
 #include <algorithm>
 #include <cmath>

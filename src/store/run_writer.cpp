@@ -1,10 +1,11 @@
-#include "store/run_file.h"
+#include "store/run_writer.h"
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/time.h"
 #include "store/hdf5.h"
 #include "store/run_layout.h"
+#include "store/run_reader.h"
 #include "store/run_state.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "config/schema.h"
+#include "config/any_schema.h"
 
 #include "core/error.h"
 #include "core/text.h"
