@@ -1,15 +1,11 @@
 #include "store/hdf5.h"
 
-#include "core/error.h"
-#include "core/file.h"
-
 #include <fmt/format.h>
 #include <hdf5_hl.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -21,6 +17,8 @@ constexpr hsize_t chunk_rows = 1024, text_chunk_rows = 64;
 constexpr unsigned deflate_level = 4;
 constexpr std::size_t long_text = std::size_t{60} * 1024;  // some writers and readers refuse attributes beyond 64 KB
 constexpr std::size_t memory_growth = std::size_t{256} * 1024;
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();  // marks what was not measured
+constexpr std::int64_t minus_one = -1;                                     // likewise
 
 std::recursive_mutex& library_mutex() {
     static std::recursive_mutex mutex;
@@ -75,8 +73,6 @@ Handle file_type(Type type) {
     return text_type();
 }
 
-bool is_float(Type type) { return type == Type::f4 || type == Type::f8; }
-
 Handle dataspace(hid_t dataset) { return Handle(H5Dget_space(dataset), H5Sclose, "read dataspace"); }
 
 Handle scalar_space() { return Handle(H5Screate(H5S_SCALAR), H5Sclose, "create dataspace"); }
@@ -99,6 +95,12 @@ std::string memory_name() {
     return fmt::format("memory-{}", count++);
 }
 
+bool has_attribute(hid_t object, const std::string& name) {
+    const htri_t found = H5Aexists(object, name.c_str());
+    check(found, fmt::format("look for attribute '{}'", name));
+    return found > 0;
+}
+
 void write_typed_attribute(hid_t object, const std::string& name, hid_t type, hid_t memory_type, hid_t space, const void* value) {
     remove_attribute(object, name);
     const Handle attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
@@ -107,6 +109,7 @@ void write_typed_attribute(hid_t object, const std::string& name, hid_t type, hi
 }
 
 void write_selected(hid_t dataset, hid_t memory_type, hsize_t first, std::size_t elements, const void* values) {
+    const Guard guard;
     std::vector<hsize_t> size = shape(dataset);
     if (size.empty()) throw Failure("cannot write rows of a scalar");
     hsize_t row = 1;
@@ -149,8 +152,6 @@ std::vector<std::string> take_texts(const std::vector<char*>& pointers) {
     for (char* pointer : pointers) H5free_memory(pointer);
     return texts;
 }
-
-bool is_variable_text(hid_t type) { return H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) > 0; }
 
 }  // namespace
 
@@ -216,19 +217,6 @@ std::string image(hid_t file) {
     return bytes;
 }
 
-void publish(hid_t file, const std::string& path) {
-    const std::string bytes = image(file);
-    try {
-        write_file_atomic(path, bytes);
-    } catch (const Error& error) {
-        const std::string folder = std::filesystem::absolute(path).parent_path().string();
-        std::error_code unknown;
-        const std::filesystem::space_info space = std::filesystem::space(folder, unknown);
-        if (unknown) throw Error(ExitCode::run_failed, error.what());
-        fail(ExitCode::run_failed, "{} ({} bytes free in '{}', {} needed)", error.what(), space.available, folder, bytes.size());
-    }
-}
-
 Handle create_group(hid_t parent, const std::string& name) {
     const Guard guard;
     const Handle creation = creation_list(H5P_GROUP_CREATE, true);
@@ -275,11 +263,9 @@ std::vector<std::string> children(hid_t group) {
     std::vector<std::string> names;
     for (hsize_t i = 0; i < info.nlinks; ++i) {
         const ssize_t length = H5Lget_name_by_idx(group, ".", index, H5_ITER_INC, i, nullptr, 0, H5P_DEFAULT);
-        if (length < 0) raise("read a name in a group");
-        std::string name(static_cast<std::size_t>(length), '\0');
-        if (H5Lget_name_by_idx(group, ".", index, H5_ITER_INC, i, name.data(), name.size() + 1, H5P_DEFAULT) < 0) {
+        std::string name(static_cast<std::size_t>(std::max<ssize_t>(length, 0)), '\0');
+        if (H5Lget_name_by_idx(group, ".", index, H5_ITER_INC, i, name.data(), name.size() + 1, H5P_DEFAULT) < 0)
             raise("read a name in a group");
-        }
         names.push_back(std::move(name));
     }
     return names;
@@ -290,10 +276,9 @@ Handle create_dataset(hid_t parent, const std::string& name, Type type, const Sh
     const Guard guard;
     const Handle stored = file_type(type);
     const Handle creation = creation_list(H5P_DATASET_CREATE, false);
-    const double not_a_number = std::numeric_limits<double>::quiet_NaN();
-    const std::int64_t minus_one = -1;
     // 255 would be no better a mark than 0 in a column of flags, so unsigned columns have no fill.
-    if (is_float(type)) check(H5Pset_fill_value(creation, H5T_NATIVE_DOUBLE, &not_a_number), "set fill value");
+    if (type == Type::f4 || type == Type::f8)
+        check(H5Pset_fill_value(creation, H5T_NATIVE_DOUBLE, &not_a_number), "set fill value");
     if (type == Type::i1 || type == Type::i8) check(H5Pset_fill_value(creation, H5T_NATIVE_INT64, &minus_one), "set fill value");
 
     Handle space = scalar_space();
@@ -324,10 +309,8 @@ void mark_fill(hid_t dataset) {
     const Guard guard;
     const Handle type(H5Dget_type(dataset), H5Tclose, "read type");
     if (H5Tget_class(type) == H5T_FLOAT) {
-        const double not_a_number = std::numeric_limits<double>::quiet_NaN();
         write_typed_attribute(dataset, "_FillValue", type, H5T_NATIVE_DOUBLE, scalar_space(), &not_a_number);
     } else if (H5Tget_class(type) == H5T_INTEGER) {
-        const std::int64_t minus_one = -1;
         write_typed_attribute(dataset, "_FillValue", type, H5T_NATIVE_INT64, scalar_space(), &minus_one);
     }
 }
@@ -351,41 +334,31 @@ void resize_rows(hid_t dataset, hsize_t rows) {
 }
 
 void write_rows(hid_t dataset, hsize_t first, std::span<const std::int64_t> values) {
-    const Guard guard;
     write_selected(dataset, H5T_NATIVE_INT64, first, values.size(), values.data());
 }
-
 void write_rows(hid_t dataset, hsize_t first, std::span<const float> values) {
-    const Guard guard;
     write_selected(dataset, H5T_NATIVE_FLOAT, first, values.size(), values.data());
 }
-
 void write_rows(hid_t dataset, hsize_t first, std::span<const double> values) {
-    const Guard guard;
     write_selected(dataset, H5T_NATIVE_DOUBLE, first, values.size(), values.data());
 }
-
 void write_rows(hid_t dataset, hsize_t first, std::span<const std::string> values) {
     const Guard guard;
     const std::vector<const char*> pointers = pointers_to(values);
     write_selected(dataset, text_type(), first, pointers.size(), pointers.data());
 }
 
-void write_scalar(hid_t dataset, double value) {
+void create_number(hid_t parent, const std::string& name, double value, const std::string& units) {
     const Guard guard;
-    check(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value), "write scalar");
+    const Handle dataset = create_dataset(parent, name, Type::f8, {}, units);
+    check(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value), "write number");
 }
 
-void write_scalar(hid_t dataset, const std::string& value) {
+void create_text(hid_t parent, const std::string& name, const std::string& text, const std::string& long_name) {
     const Guard guard;
-    const char* pointer = value.c_str();
+    const Handle dataset = create_dataset(parent, name, Type::text, {}, "", long_name);
+    const char* pointer = text.c_str();
     check(H5Dwrite(dataset, text_type(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &pointer), "write text");
-}
-
-Handle create_text(hid_t parent, const std::string& name, const std::string& text, const std::string& long_name) {
-    Handle dataset = create_dataset(parent, name, Type::text, {}, "", long_name);
-    write_scalar(dataset, text);
-    return dataset;
 }
 
 std::vector<std::int64_t> read_integers(hid_t dataset) { return read_all<std::int64_t>(dataset, H5T_NATIVE_INT64); }
@@ -426,16 +399,12 @@ void write_attribute(hid_t object, const std::string& name, std::span<const std:
 
 void remove_attribute(hid_t object, const std::string& name) {
     const Guard guard;
-    const htri_t found = H5Aexists(object, name.c_str());
-    check(found, fmt::format("look for attribute '{}'", name));
-    if (found > 0) check(H5Adelete(object, name.c_str()), fmt::format("remove attribute '{}'", name));
+    if (has_attribute(object, name)) check(H5Adelete(object, name.c_str()), fmt::format("remove attribute '{}'", name));
 }
 
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
     const Guard guard;
-    const htri_t found = H5Aexists(object, name.c_str());
-    check(found, fmt::format("look for attribute '{}'", name));
-    if (found == 0) return std::nullopt;
+    if (!has_attribute(object, name)) return std::nullopt;
     const std::string what = fmt::format("read attribute '{}'", name);
     const Handle attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose, what);
     const Handle space(H5Aget_space(attribute), H5Sclose, what), type(H5Aget_type(attribute), H5Tclose, what);
@@ -450,7 +419,7 @@ std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
         check(H5Aread(attribute, H5T_NATIVE_DOUBLE, &value), what);
         return value;
     }
-    if (!is_variable_text(type)) return std::nullopt;
+    if (H5Tis_variable_str(type) <= 0) return std::nullopt;
     std::vector<char*> pointer(1);
     check(H5Aread(attribute, text_type(), pointer.data()), what);
     return take_texts(pointer)[0];

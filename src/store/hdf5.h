@@ -64,8 +64,6 @@ Handle create_file();  // empty, in memory
 enum class Access { read, write };
 Handle open_file(const std::string& image, Access access = Access::read);
 std::string image(hid_t file);  // the bytes of the file as it is now
-// Puts the file on the disk under `path`, whole or not at all. Error(run_failed) names the path and the free space.
-void publish(hid_t file, const std::string& path);
 
 Handle create_group(hid_t parent, const std::string& name);
 void remove(hid_t parent, const std::string& name);  // a group or a dataset
@@ -94,16 +92,15 @@ void write_rows(hid_t dataset, hsize_t first, std::span<const std::int64_t> valu
 void write_rows(hid_t dataset, hsize_t first, std::span<const float> values);
 void write_rows(hid_t dataset, hsize_t first, std::span<const double> values);
 void write_rows(hid_t dataset, hsize_t first, std::span<const std::string> values);
-void write_scalar(hid_t dataset, double value);
-void write_scalar(hid_t dataset, const std::string& value);
 
 std::vector<std::int64_t> read_integers(hid_t dataset);
 std::vector<float> read_floats(hid_t dataset);
 std::vector<double> read_doubles(hid_t dataset);
 std::vector<std::string> read_texts(hid_t dataset);  // a scalar gives one element
 
-// One text of any length, as a scalar dataset.
-Handle create_text(hid_t parent, const std::string& name, const std::string& text, const std::string& long_name = "");
+// A scalar dataset: one number, or one text of any length.
+void create_number(hid_t parent, const std::string& name, double value, const std::string& units);
+void create_text(hid_t parent, const std::string& name, const std::string& text, const std::string& long_name = "");
 
 void write_attribute(hid_t object, const std::string& name, const Attribute& value);  // replaces one of that name
 void write_attribute(hid_t object, const std::string& name, std::span<const std::string> values);

@@ -2,11 +2,13 @@
 #include "store/run_layout.h"
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "core/time.h"
 #include "store/hdf5.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace palimpsest {
 
@@ -173,6 +175,19 @@ std::string words_of(const Slice& slice) {
 }
 
 }  // namespace
+
+void publish(hid_t file, const std::string& path) {
+    const std::string bytes = hdf5::image(file);
+    try {
+        write_file_atomic(path, bytes);
+    } catch (const Error& error) {
+        const std::string folder = std::filesystem::absolute(path).parent_path().string();
+        std::error_code unknown;
+        const std::filesystem::space_info space = std::filesystem::space(folder, unknown);
+        if (unknown) throw Error(ExitCode::run_failed, error.what());
+        fail(ExitCode::run_failed, "{} ({} bytes free in '{}', {} needed)", error.what(), space.available, folder, bytes.size());
+    }
+}
 
 Handle create_run_layout(const RunHeader& header) {
     Handle file = hdf5::create_file();

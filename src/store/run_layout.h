@@ -34,4 +34,7 @@ void write_start(hid_t file, std::size_t row, const RunStart& start);
 // /provenance.
 inline std::string start_group(std::size_t row) { return "start_" + std::to_string(row); }
 
+// Puts the file on the disk under `path`, whole or not at all. Error(run_failed) names the path and the free space.
+void publish(hid_t file, const std::string& path);
+
 }  // namespace palimpsest

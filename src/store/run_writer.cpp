@@ -175,7 +175,7 @@ struct RunWriter::Impl {
     void write() {
         for (StepTable* table : {&train, &eval, &system}) table->move_rows();
         if (may_write) may_write();
-        hdf5::publish(file, path);
+        publish(file, path);
         published = true;
     }
 
@@ -375,7 +375,7 @@ void RunWriter::finish(const std::string& status, const std::vector<std::tuple<s
             const Handle group = w.group("summary");
             for (const auto& [name, value, unit] : summary) {
                 check_metric_name(name);
-                hdf5::write_scalar(hdf5::create_dataset(group, name, hdf5::Type::f8, {}, unit), value);
+                hdf5::create_number(group, name, value, unit);
             }
             for (const auto& [name, value] : summary_attributes) hdf5::write_attribute(group, name, value);
             w.write();

@@ -142,7 +142,7 @@ void write_sweep_file(const std::string& folder, const std::string& sweep_id, co
         write_runs(root, folder, runs);
         hdf5::create_text(hdf5::create_group(root, "manifest"), "yaml", manifest_yaml,
                           "the plan of the sweep, frozen at its start");
-        hdf5::publish(file, path);
+        publish(file, path);
     } catch (const hdf5::Failure& failure) {
         fail(ExitCode::run_failed, "cannot write '{}': {}", path, failure.what());
     }
