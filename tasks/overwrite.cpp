@@ -46,11 +46,30 @@ struct OverwriteProgram::Page {
     const Vocabulary& v = p.shape.vocabulary;
     Rng& rng;
     Sink& sink;
-    const RandomOrder keys, values, order, change_order,
-        steps;  // order: which keys are asked; steps: which key gets which distance
+    const RandomOrder keys, values;
+    const RandomOrder asked_keys;    // which keys are read at the end, in this order
+    const RandomOrder read_changes;  // which changes have a read before them
+    const RandomOrder steps;         // which asked key gets which distance
     const Filler noise;
-    std::int64_t *tree, *written, *held, *first, *change_index, *in_tail, *read_before, *slots;  // read_before: one entry a change
     std::int64_t values_used = 0;
+
+    // Working memory of the sink. Of each key:
+    std::int64_t* next_word = sink.scratch();
+    std::int64_t* tree = take(p.pairs);          // of the draw among the keys
+    std::int64_t* written = take(p.pairs);       // writes so far
+    std::int64_t* held = take(p.pairs);          // the current value
+    std::int64_t* first = take(p.pairs);         // the first value
+    std::int64_t* first_change = take(p.pairs);  // number of its first change among the changes of all keys
+    std::int64_t* in_tail = take(p.pairs);       // 1 where its last write stands in the tail
+    // Of each change, and of each slot of the tail:
+    std::int64_t* read_before = take(p.changes);  // 1 until the read before the change is done
+    std::int64_t* slots = take(p.tail);           // 0 free, 1 + i a write of key i, -(1 + i) its read
+
+    PALIMPSEST_HD std::int64_t* take(std::int64_t words) {
+        std::int64_t* taken = next_word;
+        next_word += words;
+        return taken;
+    }
 
     PALIMPSEST_HD Page(const OverwriteProgram& program, Rng& r, Sink& s)
         : p(program),
@@ -58,32 +77,28 @@ struct OverwriteProgram::Page {
           sink(s),
           keys(v.key_count(), r),
           values(v.value_count(), r),
-          order(p.pairs, r),
-          change_order(p.changes, r),
+          asked_keys(p.pairs, r),
+          read_changes(p.changes, r),
           steps(p.asked, r),
-          noise(p.filler, v, keys, p.pairs),
-          tree(s.scratch()),
-          written(tree + p.pairs),
-          held(written + p.pairs),
-          first(held + p.pairs),
-          change_index(first + p.pairs),
-          in_tail(change_index + p.pairs),
-          read_before(in_tail + p.pairs),
-          slots(read_before + p.changes) {
-        for (std::int64_t i = 0, next = 0; i < p.pairs; next += p.changes_of(i++)) {
-            written[i] = in_tail[i] = 0;
-            change_index[i] = next;
+          noise(p.filler, v, keys, p.pairs) {
+        std::int64_t changes = 0;
+        for (std::int64_t i = 0; i < p.pairs; ++i) {
+            written[i] = 0;
+            in_tail[i] = 0;
+            first_change[i] = changes;
+            changes += p.changes_of(i);
         }
         for (std::int64_t i = 0; i < p.changes; ++i) read_before[i] = 0;
-        for (std::int64_t i = 0; i < p.between; ++i) read_before[change_order(i)] = 1;
-        for (std::int64_t i = 0; p.tail > 0 && i < p.asked; ++i) in_tail[order(i)] = 1;
+        for (std::int64_t i = 0; i < p.between; ++i) read_before[read_changes(i)] = 1;
+        if (p.tail == 0) return;
+        for (std::int64_t i = 0; i < p.asked; ++i) in_tail[asked_keys(i)] = 1;
     }
 
     // Returns the number of events of key i in the main part: write number `write` (0: the first) and the read before it.
     PALIMPSEST_HD std::int64_t events(std::int64_t i, std::int64_t write) const {
         const std::int64_t last = p.changes_of(i);
         if (write > last) return 0;
-        const std::int64_t read = write > 0 ? read_before[change_index[i] + write - 1] : 0;
+        const std::int64_t read = write > 0 ? read_before[first_change[i] + write - 1] : 0;
         return read + (write == last && in_tail[i] ? 0 : 1);
     }
 
@@ -107,9 +122,9 @@ struct OverwriteProgram::Page {
                 const std::int64_t i = draw.draw(rng);
                 draw.lower(i, 1);
                 spend_slot();
-                std::int64_t* const read = written[i] > 0 ? &read_before[change_index[i] + written[i] - 1] : nullptr;
-                if (read && *read) {
-                    *read = 0;
+                const std::int64_t change = first_change[i] + written[i] - 1;  // the next one, once the key is written
+                if (written[i] > 0 && read_before[change] == 1) {
+                    read_before[change] = 0;
                     ask(i);
                 } else {
                     write(i);
@@ -119,7 +134,7 @@ struct OverwriteProgram::Page {
         if (p.tail > 0) return;
         for (std::int64_t i = 0; i < p.asked; ++i) {
             spend_slot();
-            ask(order(i));
+            ask(asked_keys(i));
         }
     }
 
@@ -130,7 +145,7 @@ struct OverwriteProgram::Page {
             const std::int64_t step = spread(p.near, p.far, steps(i), p.asked), places = p.tail - step;
             std::int64_t at = uniform(rng, places);
             while (slots[at] != 0 || slots[at + step] != 0) at = (at + 1) % places;
-            slots[at] = 1 + order(i);
+            slots[at] = 1 + asked_keys(i);
             slots[at + step] = -slots[at];
         }
         for (std::int64_t slot = 0; slot < p.tail; ++slot) {

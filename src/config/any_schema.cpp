@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace palimpsest {
@@ -150,25 +149,6 @@ std::vector<std::string> AnySchema::decided_by(const Option& option) const {
 
 bool AnySchema::looks_at(std::string_view key) const {
     return std::find(other_keys_.begin(), other_keys_.end(), key) != other_keys_.end();
-}
-
-void fields::read_single(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors) {
-    double number = out;
-    const std::size_t before = errors.size();
-    read(number, value, path, limits, errors);
-    if (errors.size() != before) return;
-    constexpr double least = std::numeric_limits<float>::min(), most = std::numeric_limits<float>::max();
-    const double size = std::abs(number), single = size > most ? number : static_cast<double>(static_cast<float>(number));
-    if (size != 0 && (size < least || size > most)) {
-        errors.error(value.source,
-                     fmt::format("'{}' is {}, but single precision holds {:.2g} to {:.2g} only{}", path, value.text, least, most,
-                                 size < least && limits.low <= 0 && !limits.low_open ? "; write 0 if nothing is meant" : ""));
-    } else if ((limits.low_open && single <= limits.low) || (limits.high_open && single >= limits.high)) {
-        errors.error(value.source, fmt::format("'{}' must be {}, got {}, which is {} in single precision", path, allowed(limits),
-                                               value.text, emit_flow(write(single))));
-    } else {
-        out = number;
-    }
 }
 
 }  // namespace palimpsest

@@ -7,6 +7,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <regex>
 
@@ -233,5 +234,24 @@ std::string allowed(const Limits& limits) {
 }
 
 std::string allowed(const std::vector<std::string>& words) { return join(words, " | "); }
+
+void read_single(double& out, const Value& value, std::string_view path, const Limits& limits, Diagnostics& errors) {
+    double number = out;
+    const std::size_t before = errors.size();
+    read(number, value, path, limits, errors);
+    if (errors.size() != before) return;
+    constexpr double least = std::numeric_limits<float>::min(), most = std::numeric_limits<float>::max();
+    const double size = std::abs(number), single = size > most ? number : static_cast<double>(static_cast<float>(number));
+    if (size != 0 && (size < least || size > most)) {
+        errors.error(value.source,
+                     fmt::format("'{}' is {}, but single precision holds {:.2g} to {:.2g} only{}", path, value.text, least, most,
+                                 size < least && limits.low <= 0 && !limits.low_open ? "; write 0 if nothing is meant" : ""));
+    } else if ((limits.low_open && single <= limits.low) || (limits.high_open && single >= limits.high)) {
+        errors.error(value.source, fmt::format("'{}' must be {}, got {}, which is {} in single precision", path, allowed(limits),
+                                               value.text, emit_flow(write(single))));
+    } else {
+        out = number;
+    }
+}
 
 }  // namespace palimpsest::fields
