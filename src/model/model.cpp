@@ -44,6 +44,10 @@ at::Tensor rows_of(const at::Tensor& table, const at::Tensor& index) {
     return at::embedding(table.view({lanes * rows, width}), index + first);
 }
 
+// On some processors MKL adds up a product of fewer rows in another order (seen on Zen 5). The head computes this many at least,
+// or the loss of a question would depend on what else is in its batch.
+constexpr std::int64_t fewest_rows = 4;
+
 }  // namespace
 
 struct Model::Impl {
@@ -171,9 +175,12 @@ at::Tensor Model::logits_at(const at::Tensor& hidden, const at::Tensor& position
     PALIMPSEST_ASSERT(positions.dim() == 3 && positions.size(0) == lanes && positions.size(1) == batch,
                       "positions {} x {} for hidden states {} x {}", positions.size(0), positions.size(1), lanes, batch);
     const at::Tensor first = at::arange(batch, positions.options()).mul_(length).view({1, batch, 1});
-    const at::Tensor scored = rows_of(hidden.reshape({lanes, batch * length, width}), (positions + first).view({lanes, -1}));
+    at::Tensor index = (positions + first).view({lanes, -1});
+    const std::int64_t count = index.size(1), missing = fewest_rows - count;
+    if (missing > 0 && count > 0) index = at::cat({index, index.narrow(1, 0, 1).expand({lanes, missing})}, 1);
+    const at::Tensor scored = rows_of(hidden.reshape({lanes, batch * length, width}), index);
     const at::Tensor& rows = m.spec.tied_head ? *m.embedding : *m.head;
-    return nn::lane_product(scored, rows.transpose(1, 2), {}, m.precision);
+    return nn::lane_product(scored, rows.transpose(1, 2), {}, m.precision).narrow(1, 0, count).contiguous();
 }
 
 nn::Parameters& Model::parameters() { return impl_->parameters; }
