@@ -64,6 +64,7 @@ ExitCode work(const Arguments& arguments, const Session& session) {
         last = now;
         tell(progress_record(progress));
     };
+    options.on_taken = [](const std::string& run_id) { tell(taken_record(run_id)); };
     const std::vector<RunOutcome> outcomes = execute_pack(experiment, pack, manifest.sweep_id, manifest.name, options, request);
     ExitCode code = ExitCode::ok;
     for (const RunOutcome& outcome : outcomes) {

@@ -78,10 +78,8 @@ public:
 
 private:
     struct AtWork {
-        AtWork(std::vector<std::size_t> pack, std::vector<std::optional<RunFailure>> ends, const WorkOrder& order)
-            : runs(std::move(pack)), before(std::move(ends)), worker(order) {}
+        AtWork(std::vector<std::size_t> pack, const WorkOrder& order) : runs(std::move(pack)), worker(order) {}
         std::vector<std::size_t> runs;
-        std::vector<std::optional<RunFailure>> before;  // of each run, what its folder told of an earlier failure
         Worker worker;
         Clock::time_point last_line = Clock::now();
         std::int64_t last_step = 0;
@@ -149,13 +147,9 @@ private:
         order.folder = sweep_folder(options_.results, experiment_.name);
         order.workers = workers_at_most();
         if (experiment_.runs[runs.front()].spec.run.threads == 0) order.threads = threads();
-        std::vector<std::optional<RunFailure>> before;
-        for (const std::size_t i : runs) {
-            order.run_ids.push_back(experiment_.runs[i].spec.id);
-            before.push_back(RunFolder(outcomes_[i].folder).failure());
-        }
+        for (const std::size_t i : runs) order.run_ids.push_back(experiment_.runs[i].spec.id);
         try {
-            workers_.emplace_back(runs, std::move(before), order);
+            workers_.emplace_back(runs, order);
         } catch (const Error& error) {
             for (const std::size_t i : runs) settle(i, RunState::failed, error.what());
         }
@@ -180,9 +174,9 @@ private:
             const bool ended = at->worker.receive([&](const std::string& line) { log_info("{} {}", prefix, line); });
             show_progress(*at);
             if (ended) {
-                for (std::size_t r = 0; r < at->runs.size(); ++r) {
-                    settle(at->runs[r], at->before[r], at->worker);
-                    clock_.at(at->runs[r], 1);
+                for (const std::size_t i : at->runs) {
+                    settle(i, at->worker);
+                    clock_.at(i, 1);
                 }
                 at = workers_.erase(at);
                 show_board();
@@ -215,14 +209,16 @@ private:
         return show_live_line(runs.empty() ? "" : live_line(runs, outcomes_.size() > 1 ? clock_.left(seconds) : "", width));
     }
 
-    // Says what became of a run whose worker has ended: what its folder tells, or how the worker died where it left no word there.
-    void settle(std::size_t i, const std::optional<RunFailure>& before, const Worker& worker) {
+    // Says what became of a run whose worker has ended. Its folder tells it, also of a run that another process took; where the
+    // worker died before it could write there, how it died does.
+    void settle(std::size_t i, const Worker& worker) {
         const RunOutcome outcome = read_outcome(experiment_.runs[i], outcomes_[i].folder);
+        const bool taken = worker.taken.contains(experiment_.runs[i].spec.id);
         const bool told = outcome.state == RunState::failed || outcome.state == RunState::interrupted;
-        if (outcome.state == RunState::running) {
-            leave(i);  // it was taken over, or never ours
-            log_info("{} left alone: {}", place(i), outcomes_[i].message);
-        } else if (outcome.state == RunState::finished || (told && RunFolder(outcome.folder).failure() != before)) {
+        if (outcome.state == RunState::running || (outcome.state == RunState::finished && !taken)) {
+            leave(i);
+            log_info("{} {}", place(i), outcome.state == RunState::running ? "left alone: " + outcome.message : "finished before");
+        } else if (outcome.state == RunState::finished || (told && taken)) {
             outcomes_[i] = outcome;
             report(i, told);
         } else {

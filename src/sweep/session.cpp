@@ -178,6 +178,7 @@ bool RunSession::lock() {
         log_warning("{}{}; the run trains from the beginning{}", prefix_, lost, left);
     }
     point_latest_to(folder_.path(), run_.spec.name);
+    if (pack_.options.on_taken) pack_.options.on_taken(run_.spec.id);
     return true;
 }
 

@@ -74,6 +74,14 @@ std::string progress_record(const Progress& progress) {
     return json.dump() + "\n";
 }
 
+std::string taken_record(const std::string& run_id) { return Json{{"taken", run_id}}.dump() + "\n"; }
+
+std::optional<std::string> read_taken(const std::string& line) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("taken") || !json["taken"].is_string()) return std::nullopt;
+    return json["taken"];
+}
+
 std::optional<Progress> read_progress(const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object()) return std::nullopt;
@@ -176,6 +184,7 @@ bool Worker::receive(const std::function<void(const std::string&)>& on_message) 
     out_.drain(
         [&](const std::string& line) {
             if (const std::optional<Progress> told = read_progress(line)) progress = told;
+            else if (const std::optional<std::string> run_id = read_taken(line)) taken.insert(*run_id);
             else on_message(line);
         },
         ended_);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -16,10 +17,12 @@ struct pollfd;
 
 namespace palimpsest {
 
-// What a worker tells its parent on stdout: its progress, one JSON object a line. Messages for people go to stderr, and what became
-// of a run stands in its folder.
+// What a worker tells its parent on stdout, one JSON object a line: its progress, and the id of each run whose folder it has taken.
+// Messages for people go to stderr, and what became of a run stands in its folder. A line that is no such record gives nothing.
 std::string progress_record(const Progress& progress);
-std::optional<Progress> read_progress(const std::string& line);  // nothing where the line is no record of progress
+std::optional<Progress> read_progress(const std::string& line);
+std::string taken_record(const std::string& run_id);
+std::optional<std::string> read_taken(const std::string& line);
 
 struct WorkOrder {
     std::string program = "/proc/self/exe";  // the file that runs now, even if it was built anew meanwhile
@@ -42,6 +45,7 @@ public:
     bool receive(const std::function<void(const std::string&)>& on_message);
 
     std::optional<Progress> progress;  // the newest
+    std::set<std::string> taken;       // ids of the runs that it has trained, or would have
     // How it ended, for the runs whose outcome it did not live to tell: "killed by signal 9 (SIGKILL)…", or its last words.
     std::string last_words() const;
 

@@ -266,6 +266,9 @@ TEST_CASE("what a worker tells arrives whole") {
     CHECK(std::isnan(told->gradient_norm));
     for (const char* other : {"", "hello", "[1]", "{}", "{\"step\": \"x\"}", "{\"step\": 1, \"steps\": 2}"})
         CHECK_FALSE(read_progress(other));
+    CHECK(read_taken(taken_record("0123456789ab")) == "0123456789ab");
+    for (const std::string& other : {record, std::string("hello"), std::string("{\"taken\": 1}")}) CHECK_FALSE(read_taken(other));
+    CHECK_FALSE(read_progress(taken_record("0123456789ab")));
 }
 
 TEST_CASE("a worker that dies says how") {
