@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <limits>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 
 namespace palimpsest::hdf5 {
@@ -60,16 +63,15 @@ Handle text_type() {
     return type;
 }
 
-Handle file_type(Type type) {
-    const auto copy = [](hid_t standard) { return Handle(H5Tcopy(standard), H5Tclose, "copy type"); };
-    switch (type) {
-        case Type::i1: return copy(H5T_STD_I8LE);
-        case Type::u1: return copy(H5T_STD_U8LE);
-        case Type::i8: return copy(H5T_STD_I64LE);
-        case Type::f4: return copy(H5T_IEEE_F32LE);
-        case Type::f8: return copy(H5T_IEEE_F64LE);
-        case Type::text: break;
-    }
+// T as it stands in a file, or in this process.
+template <class T>
+Handle type_of(bool in_file) {
+    const auto copy = [&](hid_t file, hid_t memory) { return Handle(H5Tcopy(in_file ? file : memory), H5Tclose, "copy type"); };
+    if constexpr (std::is_same_v<T, std::int8_t>) return copy(H5T_STD_I8LE, H5T_NATIVE_INT8);
+    if constexpr (std::is_same_v<T, std::uint8_t>) return copy(H5T_STD_U8LE, H5T_NATIVE_UINT8);
+    if constexpr (std::is_same_v<T, std::int64_t>) return copy(H5T_STD_I64LE, H5T_NATIVE_INT64);
+    if constexpr (std::is_same_v<T, float>) return copy(H5T_IEEE_F32LE, H5T_NATIVE_FLOAT);
+    if constexpr (std::is_same_v<T, double>) return copy(H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE);
     return text_type();
 }
 
@@ -102,34 +104,14 @@ bool has_attribute(hid_t object, const std::string& name) {
 }
 
 void write_typed_attribute(hid_t object, const std::string& name, hid_t type, hid_t memory_type, hid_t space, const void* value) {
-    remove_attribute(object, name);
+    if (has_attribute(object, name)) check(H5Adelete(object, name.c_str()), fmt::format("replace attribute '{}'", name));
     const Handle attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
                            fmt::format("create attribute '{}'", name));
     check(H5Awrite(attribute, memory_type, value), fmt::format("write attribute '{}'", name));
 }
 
-void write_selected(hid_t dataset, hid_t memory_type, hsize_t first, std::size_t elements, const void* values) {
-    const Guard guard;
-    std::vector<hsize_t> size = shape(dataset);
-    if (size.empty()) throw Failure("cannot write rows of a scalar");
-    hsize_t row = 1;
-    for (std::size_t axis = 1; axis < size.size(); ++axis) row *= size[axis];
-    if (elements == 0) return;
-    if (row == 0 || elements % row != 0) throw Failure(fmt::format("{} values do not fill rows of {}", elements, row));
-    const hsize_t rows = elements / row;
-    if (first + rows > size[0]) resize_rows(dataset, first + rows);
-    std::vector<hsize_t> start(size.size(), 0), count = size;
-    start[0] = first;
-    count[0] = rows;
-    const Handle memory = simple_space(count, count);
-    const Handle file = dataspace(dataset);
-    check(H5Sselect_hyperslab(file, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), "select rows");
-    check(H5Dwrite(dataset, memory_type, memory, file, H5P_DEFAULT, values), "write rows");
-}
-
 template <class T>
 std::vector<T> read_all(hid_t dataset, hid_t memory_type) {
-    const Guard guard;
     const Handle space = dataspace(dataset);
     const hssize_t elements = H5Sget_simple_extent_npoints(space);
     if (elements < 0) raise("read the size of a dataset");
@@ -151,6 +133,61 @@ std::vector<std::string> take_texts(const std::vector<char*>& pointers) {
     for (const char* pointer : pointers) texts.emplace_back(pointer == nullptr ? "" : pointer);
     for (char* pointer : pointers) H5free_memory(pointer);
     return texts;
+}
+
+// What readers of `stored` take for "not measured"; 255 would be no better a mark than 0 in a column of flags, so unsigned numbers
+// and texts have none.
+struct Mark {
+    hid_t type = H5I_INVALID_HID;
+    const void* value = nullptr;
+};
+template <class T>
+Mark mark_of() {
+    if (std::is_floating_point_v<T>) return {H5T_NATIVE_DOUBLE, &not_a_number};
+    if (std::is_integral_v<T> && std::is_signed_v<T>) return {H5T_NATIVE_INT64, &minus_one};
+    return {};
+}
+
+template <class T>
+Handle write_dataset(hid_t parent, const std::string& name, std::span<const T> values, const std::vector<hsize_t>& size,
+                     const About& about) {
+    constexpr bool is_text = std::is_same_v<T, std::string>;
+    const Handle stored = type_of<T>(true);
+    const Handle creation = creation_list(H5P_DATASET_CREATE, false);
+    const Mark mark = mark_of<T>();
+    if (mark.value != nullptr) check(H5Pset_fill_value(creation, mark.type, mark.value), "set fill value");
+
+    Handle space = scalar_space();
+    if (!size.empty()) {
+        std::vector<hsize_t> limit = size;
+        if (about.grows || size[0] == 0) {
+            std::vector<hsize_t> chunk = size;
+            std::size_t row = H5Tget_size(stored);
+            for (std::size_t axis = 1; axis < chunk.size(); ++axis) row *= chunk[axis] = std::max<hsize_t>(chunk[axis], 1);
+            chunk[0] = std::clamp<hsize_t>(chunk_limit / row, 1, is_text ? text_chunk_rows : chunk_rows);
+            check(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), "set chunk");
+            if (!is_text) {  // texts lie outside of the chunks
+                check(H5Pset_shuffle(creation), "set shuffle");
+                check(H5Pset_deflate(creation, deflate_level), "set deflate");
+            }
+            limit[0] = H5S_UNLIMITED;
+        }
+        space = simple_space(size, limit);
+    }
+    const hsize_t elements = std::accumulate(size.begin(), size.end(), hsize_t{1}, std::multiplies<>());
+    if (values.size() != elements) throw Failure(fmt::format("{} values for the {} of '{}'", values.size(), elements, name));
+    Handle dataset(H5Dcreate2(parent, name.c_str(), stored, space, H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose,
+                   fmt::format("create dataset '{}'", name));
+    if (!about.units.empty()) write_attribute(dataset, "units", about.units);
+    if (!about.long_name.empty()) write_attribute(dataset, "long_name", about.long_name);
+    if (about.gaps && mark.value != nullptr)
+        write_typed_attribute(dataset, "_FillValue", stored, mark.type, scalar_space(), mark.value);
+    const auto write = [&](const void* data) {
+        if (elements > 0) check(H5Dwrite(dataset, type_of<T>(false), H5S_ALL, H5S_ALL, H5P_DEFAULT, data), "write " + name);
+    };
+    if constexpr (is_text) write(pointers_to(values).data());
+    else write(values.data());
+    return dataset;
 }
 
 }  // namespace
@@ -224,11 +261,6 @@ Handle create_group(hid_t parent, const std::string& name) {
                   fmt::format("create group '{}'", name));
 }
 
-void remove(hid_t parent, const std::string& name) {
-    const Guard guard;
-    check(H5Ldelete(parent, name.c_str(), H5P_DEFAULT), fmt::format("remove '{}'", name));
-}
-
 Handle open_group(hid_t parent, const std::string& name) {
     const Guard guard;
     return Handle(H5Gopen2(parent, name.c_str(), H5P_DEFAULT), H5Gclose, fmt::format("open group '{}'", name));
@@ -271,50 +303,6 @@ std::vector<std::string> children(hid_t group) {
     return names;
 }
 
-Handle create_dataset(hid_t parent, const std::string& name, Type type, const Shape& shape, const std::string& units,
-                      const std::string& long_name) {
-    const Guard guard;
-    const Handle stored = file_type(type);
-    const Handle creation = creation_list(H5P_DATASET_CREATE, false);
-    // 255 would be no better a mark than 0 in a column of flags, so unsigned columns have no fill.
-    if (type == Type::f4 || type == Type::f8)
-        check(H5Pset_fill_value(creation, H5T_NATIVE_DOUBLE, &not_a_number), "set fill value");
-    if (type == Type::i1 || type == Type::i8) check(H5Pset_fill_value(creation, H5T_NATIVE_INT64, &minus_one), "set fill value");
-
-    Handle space = scalar_space();
-    if (!shape.size.empty()) {
-        std::vector<hsize_t> limit = shape.size;
-        if (shape.extensible || shape.size[0] == 0) {
-            std::vector<hsize_t> chunk = shape.size;
-            std::size_t row = H5Tget_size(stored);
-            for (std::size_t axis = 1; axis < chunk.size(); ++axis) row *= chunk[axis] = std::max<hsize_t>(chunk[axis], 1);
-            chunk[0] = std::clamp<hsize_t>(chunk_limit / row, 1, type == Type::text ? text_chunk_rows : chunk_rows);
-            check(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), "set chunk");
-            if (type != Type::text) {  // texts lie outside of the chunks
-                check(H5Pset_shuffle(creation), "set shuffle");
-                check(H5Pset_deflate(creation, deflate_level), "set deflate");
-            }
-            limit[0] = H5S_UNLIMITED;
-        }
-        space = simple_space(shape.size, limit);
-    }
-    Handle dataset(H5Dcreate2(parent, name.c_str(), stored, space, H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose,
-                   fmt::format("create dataset '{}'", name));
-    if (!units.empty()) write_attribute(dataset, "units", units);
-    if (!long_name.empty()) write_attribute(dataset, "long_name", long_name);
-    return dataset;
-}
-
-void mark_fill(hid_t dataset) {
-    const Guard guard;
-    const Handle type(H5Dget_type(dataset), H5Tclose, "read type");
-    if (H5Tget_class(type) == H5T_FLOAT) {
-        write_typed_attribute(dataset, "_FillValue", type, H5T_NATIVE_DOUBLE, scalar_space(), &not_a_number);
-    } else if (H5Tget_class(type) == H5T_INTEGER) {
-        write_typed_attribute(dataset, "_FillValue", type, H5T_NATIVE_INT64, scalar_space(), &minus_one);
-    }
-}
-
 std::vector<hsize_t> shape(hid_t dataset) {
     const Guard guard;
     const Handle space = dataspace(dataset);
@@ -325,50 +313,53 @@ std::vector<hsize_t> shape(hid_t dataset) {
     return size;
 }
 
-void resize_rows(hid_t dataset, hsize_t rows) {
+template <class T>
+Handle write_axis(hid_t parent, const std::string& name, const std::vector<T>& values, const About& about) {
     const Guard guard;
-    std::vector<hsize_t> size = shape(dataset);
-    if (size.empty()) throw Failure("cannot resize a scalar");
-    size[0] = rows;
-    check(H5Dset_extent(dataset, size.data()), "resize dataset");
+    Handle dataset = write_dataset<T>(parent, name, values, {values.size()}, about);
+    check(H5DSset_scale(dataset, name.c_str()), fmt::format("make '{}' a dimension scale", name));
+    return dataset;
 }
 
-void write_rows(hid_t dataset, hsize_t first, std::span<const std::int64_t> values) {
-    write_selected(dataset, H5T_NATIVE_INT64, first, values.size(), values.data());
-}
-void write_rows(hid_t dataset, hsize_t first, std::span<const float> values) {
-    write_selected(dataset, H5T_NATIVE_FLOAT, first, values.size(), values.data());
-}
-void write_rows(hid_t dataset, hsize_t first, std::span<const double> values) {
-    write_selected(dataset, H5T_NATIVE_DOUBLE, first, values.size(), values.data());
-}
-void write_rows(hid_t dataset, hsize_t first, std::span<const std::string> values) {
+template <class T>
+Handle write_column(hid_t parent, const std::string& name, const std::vector<T>& values, const std::vector<hid_t>& axes,
+                    const About& about) {
     const Guard guard;
-    const std::vector<const char*> pointers = pointers_to(values);
-    write_selected(dataset, text_type(), first, pointers.size(), pointers.data());
+    std::vector<hsize_t> size;
+    for (const hid_t axis : axes) size.push_back(shape(axis)[0]);
+    Handle dataset = write_dataset<T>(parent, name, values, size, about);
+    for (std::size_t axis = 0; axis < axes.size(); ++axis)
+        check(H5DSattach_scale(dataset, axes[axis], static_cast<unsigned>(axis)), "attach dimension scale");
+    return dataset;
 }
 
-void create_number(hid_t parent, const std::string& name, double value, const std::string& units) {
+template <class T>
+void write_scalar(hid_t parent, const std::string& name, const T& value, const About& about) {
     const Guard guard;
-    const Handle dataset = create_dataset(parent, name, Type::f8, {}, units);
-    check(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value), "write number");
+    write_dataset<T>(parent, name, {&value, 1}, {}, about);
 }
 
-void create_text(hid_t parent, const std::string& name, const std::string& text, const std::string& long_name) {
+template <class T>
+std::vector<T> read(hid_t dataset) {
     const Guard guard;
-    const Handle dataset = create_dataset(parent, name, Type::text, {}, "", long_name);
-    const char* pointer = text.c_str();
-    check(H5Dwrite(dataset, text_type(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &pointer), "write text");
+    if constexpr (std::is_same_v<T, std::string>) return take_texts(read_all<char*>(dataset, text_type()));
+    else return read_all<T>(dataset, type_of<T>(false));
 }
 
-std::vector<std::int64_t> read_integers(hid_t dataset) { return read_all<std::int64_t>(dataset, H5T_NATIVE_INT64); }
-std::vector<float> read_floats(hid_t dataset) { return read_all<float>(dataset, H5T_NATIVE_FLOAT); }
-std::vector<double> read_doubles(hid_t dataset) { return read_all<double>(dataset, H5T_NATIVE_DOUBLE); }
-
-std::vector<std::string> read_texts(hid_t dataset) {
-    const Guard guard;
-    return take_texts(read_all<char*>(dataset, text_type()));
-}
+template Handle write_axis(hid_t, const std::string&, const std::vector<std::int64_t>&, const About&);
+template Handle write_axis(hid_t, const std::string&, const std::vector<std::string>&, const About&);
+template Handle write_column(hid_t, const std::string&, const std::vector<std::int8_t>&, const std::vector<hid_t>&, const About&);
+template Handle write_column(hid_t, const std::string&, const std::vector<std::uint8_t>&, const std::vector<hid_t>&, const About&);
+template Handle write_column(hid_t, const std::string&, const std::vector<std::int64_t>&, const std::vector<hid_t>&, const About&);
+template Handle write_column(hid_t, const std::string&, const std::vector<float>&, const std::vector<hid_t>&, const About&);
+template Handle write_column(hid_t, const std::string&, const std::vector<double>&, const std::vector<hid_t>&, const About&);
+template Handle write_column(hid_t, const std::string&, const std::vector<std::string>&, const std::vector<hid_t>&, const About&);
+template void write_scalar(hid_t, const std::string&, const double&, const About&);
+template void write_scalar(hid_t, const std::string&, const std::string&, const About&);
+template std::vector<std::int64_t> read(hid_t);
+template std::vector<float> read(hid_t);
+template std::vector<double> read(hid_t);
+template std::vector<std::string> read(hid_t);
 
 void write_attribute(hid_t object, const std::string& name, const Attribute& value) {
     const Guard guard;
@@ -395,11 +386,6 @@ void write_attribute(hid_t object, const std::string& name, std::span<const std:
     const Guard guard;
     write_typed_attribute(object, name, H5T_STD_I8LE, H5T_NATIVE_INT8, simple_space({values.size()}, {values.size()}),
                           values.data());
-}
-
-void remove_attribute(hid_t object, const std::string& name) {
-    const Guard guard;
-    if (has_attribute(object, name)) check(H5Adelete(object, name.c_str()), fmt::format("remove attribute '{}'", name));
 }
 
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
@@ -448,7 +434,7 @@ void write_properties(hid_t group, const Attributes& properties) {
     for (const auto& [name, value] : properties) {
         const auto* text = std::get_if<std::string>(&value);
         if (text != nullptr && text->size() > long_text) {
-            create_text(group, name, *text);
+            write_scalar(group, name, *text);
         } else {
             write_attribute(group, name, value);
         }
@@ -460,27 +446,9 @@ Attributes read_properties(hid_t group, std::span<const std::string_view> but) {
     for (const std::string& name : children(group)) {
         if (std::find(but.begin(), but.end(), name) != but.end() || is_group(group, name)) continue;
         const Handle dataset = open_dataset(group, name);
-        if (shape(dataset).empty()) properties.emplace_back(name, read_texts(dataset)[0]);
+        if (shape(dataset).empty()) properties.emplace_back(name, read<std::string>(dataset)[0]);
     }
     return properties;
-}
-
-void make_scale(hid_t dataset, const std::string& name) {
-    const Guard guard;
-    check(H5DSset_scale(dataset, name.c_str()), fmt::format("make '{}' a dimension scale", name));
-}
-
-void attach_scale(hid_t dataset, unsigned axis, hid_t scale) {
-    const Guard guard;
-    check(H5DSattach_scale(dataset, scale, axis), "attach dimension scale");
-}
-
-bool is_attached(hid_t dataset, unsigned axis, hid_t scale) {
-    const Guard guard;
-    if (shape(dataset).size() <= axis || H5DSis_scale(dataset) > 0) return false;  // the library refuses to look at these
-    const htri_t attached = H5DSis_attached(dataset, scale, axis);
-    check(attached, "look for a dimension scale");
-    return attached > 0;
 }
 
 }  // namespace palimpsest::hdf5

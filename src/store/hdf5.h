@@ -56,9 +56,6 @@ private:
 // Throws Failure when `status` is negative.
 void check(herr_t status, const std::string& what);
 
-// All that may stand in a file: no bool, enum, compound, fixed-length text or reference, which trip readers in other languages.
-enum class Type { i1, u1, i8, f4, f8, text };
-
 Handle create_file();  // empty, in memory
 // Opens the file that these bytes are. Changes to a writable one stay in memory.
 enum class Access { read, write };
@@ -66,55 +63,43 @@ Handle open_file(const std::string& image, Access access = Access::read);
 std::string image(hid_t file);  // the bytes of the file as it is now
 
 Handle create_group(hid_t parent, const std::string& name);
-void remove(hid_t parent, const std::string& name);  // a group or a dataset
 Handle open_group(hid_t parent, const std::string& name);
 Handle open_dataset(hid_t parent, const std::string& name);
 bool exists(hid_t parent, const std::string& name);  // `name` is one component
 bool is_group(hid_t parent, const std::string& name);
 std::vector<std::string> children(hid_t group);  // in order of creation where the file tracks it
 
-struct Shape {
-    std::vector<hsize_t> size;  // empty: a scalar
-    bool extensible = false;    // along the first axis, in chunks
-};
-// The fill is NaN or -1, and extensible numbers are compressed (shuffle and deflate). `units` and `long_name` become attributes
-// unless they are empty.
-Handle create_dataset(hid_t parent, const std::string& name, Type type, const Shape& shape, const std::string& units = "",
-                      const std::string& long_name = "");
-// Tells readers that NaN or -1 in a column of numbers means "not measured". Not for axes and counts: those become floats in xarray
-// then.
-void mark_fill(hid_t dataset);
 std::vector<hsize_t> shape(hid_t dataset);
-void resize_rows(hid_t dataset, hsize_t rows);
 
-// Rows of a dataset, from `first` on; the first axis counts rows. write_rows extends the dataset where needed.
-void write_rows(hid_t dataset, hsize_t first, std::span<const std::int64_t> values);
-void write_rows(hid_t dataset, hsize_t first, std::span<const float> values);
-void write_rows(hid_t dataset, hsize_t first, std::span<const double> values);
-void write_rows(hid_t dataset, hsize_t first, std::span<const std::string> values);
-
-std::vector<std::int64_t> read_integers(hid_t dataset);
-std::vector<float> read_floats(hid_t dataset);
-std::vector<double> read_doubles(hid_t dataset);
-std::vector<std::string> read_texts(hid_t dataset);  // a scalar gives one element
-
-// A scalar dataset: one number, or one text of any length.
-void create_number(hid_t parent, const std::string& name, double value, const std::string& units);
-void create_text(hid_t parent, const std::string& name, const std::string& text, const std::string& long_name = "");
+// A whole dataset. T is all that may stand in a file: std::int8_t, std::uint8_t, std::int64_t, float, double or std::string. No
+// bool, enum, compound, fixed-length text or reference, which trip readers in other languages.
+struct About {
+    std::string units = {}, long_name = {};  // attributes unless empty
+    // Along the first axis, in chunks; numbers are compressed then (shuffle and deflate).
+    bool grows = false;
+    // Tells readers that NaN or -1 in a column of numbers means "not measured". Not for axes and counts: those become floats in
+    // xarray then.
+    bool gaps = false;
+};
+// A dimension scale: the named, shared axis by which netCDF and xarray know a dataset.
+template <class T>
+Handle write_axis(hid_t parent, const std::string& name, const std::vector<T>& values, const About& about = {});
+// `axes` give the shape, the first of them that of rows.
+template <class T>
+Handle write_column(hid_t parent, const std::string& name, const std::vector<T>& values, const std::vector<hid_t>& axes,
+                    const About& about = {});
+template <class T>
+void write_scalar(hid_t parent, const std::string& name, const T& value, const About& about = {});
+template <class T>
+std::vector<T> read(hid_t dataset);  // std::int64_t, float, double or std::string; a scalar gives one element
 
 void write_attribute(hid_t object, const std::string& name, const Attribute& value);  // replaces one of that name
 void write_attribute(hid_t object, const std::string& name, std::span<const std::string> values);
 void write_attribute(hid_t object, const std::string& name, std::span<const std::int8_t> values);
-void remove_attribute(hid_t object, const std::string& name);  // no error when it is not there
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name);
 Attributes read_attributes(hid_t object);  // the scalar ones
 // Attributes of a group, of any length: texts beyond 64 KB become datasets of the same name. Reading merges both, except `but`.
 void write_properties(hid_t group, const Attributes& properties);
 Attributes read_properties(hid_t group, std::span<const std::string_view> but);
-
-// Dimension scales: the named, shared axes by which netCDF and xarray know a dataset.
-void make_scale(hid_t dataset, const std::string& name);
-void attach_scale(hid_t dataset, unsigned axis, hid_t scale);
-bool is_attached(hid_t dataset, unsigned axis, hid_t scale);  // false for a scalar and for a scale
 
 }  // namespace palimpsest::hdf5

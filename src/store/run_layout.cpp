@@ -1,14 +1,17 @@
-// All objects of a run's file, made at the start.
+// All objects of a run's file.
 #include "store/run_layout.h"
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "core/time.h"
 #include "store/hdf5.h"
+#include "store/run_state.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <numeric>
+#include <type_traits>
 
 namespace palimpsest {
 
@@ -21,28 +24,11 @@ void check_metric_name(const std::string& name) {
 namespace {
 
 using hdf5::Handle;
-using hdf5::Type;
 
-// A column over an extensible index.
-void create_column(hid_t group, const std::string& name, Type type, hid_t scale, const std::string& units,
-                   const std::string& long_name) {
-    const Handle column = hdf5::create_dataset(group, name, type, {{0}, true}, units, long_name);
-    hdf5::mark_fill(column);
-    hdf5::attach_scale(column, 0, scale);
-}
-
-Handle create_index(hid_t group, const std::string& name, const std::string& units, const std::string& long_name) {
-    Handle scale = hdf5::create_dataset(group, name, Type::i8, {{0}, true}, units, long_name);
-    hdf5::make_scale(scale, name);
-    return scale;
-}
-
-// The axis of a fixed table: its labels are the coordinate.
-Handle create_labels(hid_t group, const std::string& name, const std::vector<std::string>& labels, const std::string& long_name) {
-    Handle scale = hdf5::create_dataset(group, name, Type::text, {{labels.size()}, false}, "", long_name);
-    hdf5::write_rows(scale, 0, labels);
-    hdf5::make_scale(scale, name);
-    return scale;
+std::vector<std::int64_t> counted(std::size_t rows) {
+    std::vector<std::int64_t> index(rows);
+    std::iota(index.begin(), index.end(), 0);
+    return index;
 }
 
 void plottable(hid_t group, const std::string& signal, const std::vector<std::string>& axes) {
@@ -52,13 +38,12 @@ void plottable(hid_t group, const std::string& signal, const std::vector<std::st
     else hdf5::write_attribute(group, "axes", axes);
 }
 
-void create_train(hid_t file, const std::vector<Metric>& metrics) {
+void write_train(hid_t file, const RunRecord& record) {
     const Handle group = hdf5::create_group(file, "train");
-    const Handle step = create_index(group, "step", "1", "optimizer step");
+    const Handle step = hdf5::write_axis(group, "step", record.step, {"1", "optimizer step", true});
     std::vector<std::string> others;
-    for (const Metric& metric : metrics) {
-        check_metric_name(metric.name);
-        create_column(group, metric.name, Type::f4, step, metric.units, metric.long_name);
+    for (const Metric& metric : record.train_metrics) {
+        hdf5::write_column(group, metric.name, record.train.at(metric.name), {step}, {metric.units, metric.long_name, true, true});
         others.push_back(metric.name);
     }
     if (others.empty()) return;
@@ -69,104 +54,88 @@ void create_train(hid_t file, const std::vector<Metric>& metrics) {
     if (!others.empty()) hdf5::write_attribute(group, "auxiliary_signals", others);
 }
 
-void create_eval(hid_t file, const RunHeader& header) {
+void write_eval(hid_t file, const RunRecord& record) {
     const Handle group = hdf5::create_group(file, "eval");
-    const Handle step = create_index(group, "eval_step", "1", "optimizer step of an evaluation");
-    const hsize_t slices = header.slices.size(), classes = header.answer_classes.size(), policies = header.policies.size();
+    const Handle step = hdf5::write_axis(group, "eval_step", record.eval_step, {"1", "optimizer step of an evaluation", true});
+    const std::size_t slices = record.slices.size(), classes = record.answer_classes.size(), policies = record.policies.size();
     if (slices == 0) return;
     PALIMPSEST_ASSERT(classes > 0, "{} slices but no answer classes", slices);
 
-    const Handle slice = hdf5::create_dataset(group, "slice", Type::i8, {{slices}, false}, "1", "row of the table of slices");
-    std::vector<std::int64_t> index;
-    std::vector<std::string> labels;
-    for (const Slice& s : header.slices) {
-        index.push_back(static_cast<std::int64_t>(index.size()));
-        labels.push_back(s.label);
-    }
-    hdf5::write_rows(slice, 0, index);
-    hdf5::make_scale(slice, "slice");
-    const auto coordinate = [&](const std::string& name, std::int64_t Slice::*member, const std::string& long_name) {
-        const Handle column = hdf5::create_dataset(group, name, Type::i8, {{slices}, false}, "1", long_name);
+    const Handle slice = hdf5::write_axis(group, "slice", counted(slices), {"1", "row of the table of slices"});
+    for (const auto& [name, member, words] : slice_columns) {
         std::vector<std::int64_t> values;
-        for (const Slice& s : header.slices) values.push_back(s.*member);
-        hdf5::write_rows(column, 0, values);
-        hdf5::attach_scale(column, 0, slice);
-    };
-    coordinate("slice_split", &Slice::split, "0 valid, 1 test");
-    coordinate("slice_segment", &Slice::segment, "index in the split's list of segments");
-    coordinate("slice_overwrites", &Slice::overwrites, "overwrites of the key before it is read");
-    coordinate("slice_distance_from", &Slice::distance_from, "least distance from last write to read, in tokens");
-    coordinate("slice_distance_to", &Slice::distance_to, "greatest distance from last write to read, in tokens");
-    const Handle label = hdf5::create_dataset(group, "slice_label", Type::text, {{slices}, false}, "", "slice in words");
-    hdf5::write_rows(label, 0, labels);
-    hdf5::attach_scale(label, 0, slice);
+        for (const Slice& s : record.slices) values.push_back(s.*member);
+        hdf5::write_column(group, name, values, {slice}, {"1", words});
+    }
+    std::vector<std::string> labels;
+    for (const Slice& s : record.slices) labels.push_back(s.label);
+    hdf5::write_column(group, "slice_label", labels, {slice}, {"", "slice in words"});
 
-    const Handle answer_class = create_labels(group, "answer_class", header.answer_classes, "kind of answer");
-    const Handle answers =
-        hdf5::create_dataset(group, "answers", Type::i8, {{0, slices, classes}, true}, "1", "answers by slice and kind");
-    hdf5::attach_scale(answers, 0, step);
-    hdf5::attach_scale(answers, 1, slice);
-    hdf5::attach_scale(answers, 2, answer_class);
-    const Handle loss =
-        hdf5::create_dataset(group, "loss_sum", Type::f8, {{0, slices}, true}, "1", "sum of losses over the answers");
-    hdf5::attach_scale(loss, 0, step);
-    hdf5::attach_scale(loss, 1, slice);
+    const Handle answer_class = hdf5::write_axis(group, "answer_class", record.answer_classes, {"", "kind of answer"});
+    hdf5::write_column(group, "answers", record.answers, {step, slice, answer_class}, {"1", "answers by slice and kind", true});
+    hdf5::write_column(group, "loss_sum", record.loss_sum, {step, slice}, {"1", "sum of losses over the answers", true});
     plottable(group, "loss_sum", {"eval_step", "slice"});
 
     if (policies == 0) return;
-    const Handle policy = create_labels(group, "policy", header.policies, "shallow policy");
-    const Handle scored = hdf5::create_dataset(group, "policy_answers", Type::i8, {{policies, slices, classes}, false}, "1",
-                                               "answers of the shallow policies by slice and kind; -1 before they were scored");
-    hdf5::mark_fill(scored);
-    hdf5::attach_scale(scored, 0, policy);
-    hdf5::attach_scale(scored, 1, slice);
-    hdf5::attach_scale(scored, 2, answer_class);
+    const Handle policy = hdf5::write_axis(group, "policy", record.policies, {"", "shallow policy"});
+    std::vector<std::int64_t> scored = record.policy_answers;
+    scored.resize(policies * slices * classes, -1);
+    hdf5::write_column(group, "policy_answers", scored, {policy, slice, answer_class},
+                       {"1", "answers of the shallow policies by slice and kind; -1 before they were scored", false, true});
 }
 
-void create_system(hid_t file) {
+void write_system(hid_t file, const RunRecord& record) {
     const Handle group = hdf5::create_group(file, "system");
-    const Handle step = create_index(group, "time_step", "1", "optimizer step of a measurement");
-    create_column(group, "seconds", Type::f8, step, "s", "time since this start of the run");
-    create_column(group, "tokens_per_second", Type::f4, step, "s-1", "training tokens a second");
-    create_column(group, "gpu_bytes_peak", Type::i8, step, "byte", "peak memory on the device");
+    const Handle step = hdf5::write_axis(group, "time_step", record.time_step, {"1", "optimizer step of a measurement", true});
+    hdf5::write_column(group, "seconds", record.seconds, {step}, {"s", "time since this start of the run", true, true});
+    const std::vector<float> speed(record.tokens_per_second.begin(), record.tokens_per_second.end());
+    hdf5::write_column(group, "tokens_per_second", speed, {step}, {"s-1", "training tokens a second", true, true});
+    hdf5::write_column(group, "gpu_bytes_peak", record.gpu_bytes_peak, {step}, {"byte", "peak memory on the device", true, true});
     plottable(group, "tokens_per_second", {"time_step"});
 }
 
-void create_config(hid_t file, const RunHeader& header) {
+void write_summary(hid_t file, const RunRecord& record, const Summary& summary) {
+    const Handle group = hdf5::create_group(file, "summary");
+    for (const auto& [name, value, unit] : summary) {
+        check_metric_name(name);
+        hdf5::write_scalar(group, name, value, {unit});
+    }
+    for (const auto& [name, value] : record.summary_attributes) hdf5::write_attribute(group, name, value);
+}
+
+void write_config(hid_t file, const RunRecord& record) {
     const Handle group = hdf5::create_group(file, "config");
-    hdf5::create_text(group, "resolved_yaml", header.resolved_yaml, "every key, with defaults");
-    hdf5::create_text(group, "source_yaml", header.source_yaml, "as the user wrote it");
+    hdf5::write_scalar(group, "resolved_yaml", record.resolved_yaml, {"", "every key, with defaults"});
+    hdf5::write_scalar(group, "source_yaml", record.source_yaml, {"", "as the user wrote it"});
     // Its own scale, so that a list of any length has a named axis. No overrides: an axis of length 0.
-    const Handle overrides = hdf5::create_dataset(
-        group, "overrides", Type::text, {{header.overrides.size()}, header.overrides.empty()}, "", "key=value of the command line");
-    hdf5::write_rows(overrides, 0, header.overrides);
-    hdf5::make_scale(overrides, "overrides");
-    hdf5::write_properties(group, header.config);
+    hdf5::write_axis(group, "overrides", record.overrides, {"", "key=value of the command line"});
+    hdf5::write_properties(group, record.config);
 }
 
-void create_seconds(hid_t starts, hid_t index) {
-    create_column(starts, "seconds", Type::f8, index, "s", "time that the start took; of one that was killed, up to its last row");
+// What began the run, and what went on with it; changes of the code only where they are not those of the start before.
+void write_provenance(hid_t file, const RunRecord& record) {
+    const hdf5::About changes = {"", "uncommitted changes of the source tree"};
+    const Handle group = hdf5::create_group(file, "provenance");
+    hdf5::write_properties(group, record.provenance);
+    hdf5::write_scalar(group, "git_diff", record.git_diff, changes);
+    for (std::size_t row = 0; row < record.starts.size(); ++row) {
+        const RunStart& start = record.starts[row];
+        const std::string& before = row == 0 ? record.git_diff : record.starts[row - 1].git_diff;
+        if (start.provenance == (row == 0 ? record.provenance : Attributes{}) && start.git_diff == before) continue;
+        const Handle own = hdf5::create_group(group, start_group(row));
+        hdf5::write_properties(own, start.provenance);
+        if (start.git_diff != before) hdf5::write_scalar(own, "git_diff", start.git_diff, changes);
+    }
 }
 
-void create_starts(hid_t file) {
-    const Handle group = hdf5::create_group(file, "starts");
-    const Handle index = create_index(group, "start", "1", "start or resumption of the run");
-    create_column(group, "host", Type::text, index, "", "host name");
-    create_column(group, "device", Type::text, index, "", "device");
-    create_column(group, "started", Type::text, index, "", "time, UTC");
-    create_column(group, "from_step", Type::i8, index, "1", "steps done before");
-    create_column(group, "to_step", Type::i8, index, "1", "last step done; -1 while it runs");
-    create_column(group, "ended", Type::text, index, "", "time, UTC; empty while it runs");
-    create_column(group, "reason", Type::text, index, "", "why it ended; empty while it runs");
-    create_seconds(group, index);
-}
-
-void create_artifacts(hid_t file) {
-    const Handle group = hdf5::create_group(file, "artifacts");
-    const Handle index = create_index(group, "artifact", "1", "file beside this one");
-    create_column(group, "path", Type::text, index, "", "path from the run's folder");
-    create_column(group, "bytes", Type::i8, index, "byte", "size");
-    create_column(group, "sha256", Type::text, index, "", "SHA-256 of the content");
+// A table without an axis of its own kind: its rows are counted.
+template <class Row>
+auto column_writer(hid_t group, hid_t index, const std::vector<Row>& rows) {
+    return [=, &rows](const char* name, auto Row::*member, const char* units, const char* words) {
+        std::vector<std::decay_t<decltype(rows[0].*member)>> values;
+        for (const Row& row : rows) values.push_back(row.*member);
+        hdf5::write_column(group, name, values, {index}, {units, words, true, true});
+    };
 }
 
 std::string words_of(const Slice& slice) {
@@ -176,8 +145,7 @@ std::string words_of(const Slice& slice) {
 
 }  // namespace
 
-void publish(hid_t file, const std::string& path) {
-    const std::string bytes = hdf5::image(file);
+void publish(const std::string& bytes, const std::string& path) {
     try {
         write_file_atomic(path, bytes);
     } catch (const Error& error) {
@@ -189,45 +157,54 @@ void publish(hid_t file, const std::string& path) {
     }
 }
 
-Handle create_run_layout(const RunHeader& header) {
-    Handle file = hdf5::create_file();
+std::string run_image(const RunRecord& record, const Summary& summary) {
+    const hdf5::Guard guard;
+    const Handle file = hdf5::create_file();
     const Handle root = hdf5::open_group(file, "/");
     const std::pair<const char*, std::string> attributes[] = {
-        {"format", run_format},    {"format_version", format_version}, {"Conventions", conventions}, {"title", header.title},
-        {"run_id", header.run_id}, {"sweep_id", header.sweep_id},      {"created", now_utc()},       {"NX_class", "NXroot"},
+        {"format", run_format},    {"format_version", format_version}, {"Conventions", conventions}, {"title", record.title},
+        {"run_id", record.run_id}, {"sweep_id", record.sweep_id},      {"created", record.created},  {"NX_class", "NXroot"},
         {"default", "train"},
     };
     for (const auto& [name, value] : attributes) hdf5::write_attribute(root, name, value);
-    create_train(root, header.train_metrics);
-    create_eval(root, header);
-    create_system(root);
-    hdf5::create_group(root, "summary");
-    create_config(root, header);
-    const Handle provenance = hdf5::create_group(root, "provenance");
-    hdf5::write_properties(provenance, header.provenance);
-    hdf5::create_text(provenance, "git_diff", header.git_diff, "uncommitted changes of the source tree");
-    create_starts(root);
-    create_artifacts(root);
-    return file;
+    if (!record.status.empty()) {
+        const auto* code = std::find(std::begin(state_names), std::end(state_names), record.status);
+        PALIMPSEST_ASSERT(code != std::end(state_names), "'{}' is no state of a run", record.status);
+        hdf5::write_attribute(root, "status", record.status);
+        hdf5::write_attribute(root, "status_code", std::int64_t{code - std::begin(state_names)});
+        hdf5::write_attribute(root, "finished", record.finished);
+    }
+    write_train(root, record);
+    write_eval(root, record);
+    write_system(root, record);
+    write_summary(root, record, summary);
+    write_config(root, record);
+    write_provenance(root, record);
+    const Handle starts = hdf5::create_group(root, "starts");
+    const Handle start =
+        hdf5::write_axis(starts, "start", counted(record.starts.size()), {"1", "start or resumption of the run", true});
+    for_start_columns(column_writer(starts, start, record.starts));
+    const Handle artifacts = hdf5::create_group(root, "artifacts");
+    const Handle artifact =
+        hdf5::write_axis(artifacts, "artifact", counted(record.artifacts.size()), {"1", "file beside this one", true});
+    for_artifact_columns(column_writer(artifacts, artifact, record.artifacts));
+    return hdf5::image(file);
 }
 
-void complete_layout(hid_t file) {
-    hdf5::write_attribute(hdf5::open_group(file, "/"), "format_version", std::string(format_version));
-    const Handle starts = hdf5::open_group(file, "starts"), index = hdf5::open_dataset(starts, "start");
-    if (hdf5::exists(starts, "seconds")) return;
-    create_seconds(starts, index);
-    hdf5::resize_rows(hdf5::open_dataset(starts, "seconds"), hdf5::shape(index)[0]);
-}
-
-void check_layout(const RunHeader& header, const RunRecord& record, const std::vector<std::string>& metrics,
-                  const std::string& path) {
-    std::vector<std::string> differences, here;
+void check_layout(const RunHeader& header, const RunRecord& record, const std::string& path) {
+    const auto minor = [](const std::string& version) { return std::atoi(version.c_str() + version.find('.') + 1); };
+    std::vector<std::string> differences;
     const auto compare = [&](const char* what, const std::vector<std::string>& in_file, const std::vector<std::string>& wanted) {
         const auto listed = [](const std::vector<std::string>& names) { return names.empty() ? "none" : join(names, ", "); };
         if (in_file != wanted) differences.push_back(fmt::format("{}: there {}; here {}", what, listed(in_file), listed(wanted)));
     };
-    for (const Metric& metric : header.train_metrics) here.push_back(metric.name);
-    compare("columns of the training log", metrics, here);
+    const auto columns = [](const RunHeader& of) {
+        std::vector<std::string> names;
+        for (const Metric& metric : of.train_metrics) names.push_back(metric.name);
+        return names;
+    };
+    if (minor(record.format_version) > minor(format_version)) compare("format", {record.format_version}, {format_version});
+    compare("columns of the training log", columns(record), columns(header));
     compare("kinds of answers", record.answer_classes, header.slices.empty() ? std::vector<std::string>{} : header.answer_classes);
     // A file has none of them where they were not scored.
     if (!record.policy_names.empty())
@@ -253,20 +230,6 @@ void check_layout(const RunHeader& header, const RunRecord& record, const std::v
          "'{}' was begun by another version of this program (version {}, commit {}), and cannot be gone on with:\n  {}\n"
          "Go on with that version, or remove the folder to train the run from the beginning",
          path, fact("version"), fact("commit"), join(differences, "\n  "));
-}
-
-void write_start(hid_t file, std::size_t row, const RunStart& start) {
-    const Handle provenance = hdf5::open_group(file, "provenance");
-    std::string before;
-    const auto changes_of = [&](hid_t group) {
-        if (hdf5::exists(group, "git_diff")) before = hdf5::read_texts(hdf5::open_dataset(group, "git_diff")).at(0);
-    };
-    changes_of(provenance);
-    for (std::size_t earlier = 0; earlier < row; ++earlier)
-        if (hdf5::exists(provenance, start_group(earlier))) changes_of(hdf5::open_group(provenance, start_group(earlier)));
-    const Handle group = hdf5::create_group(provenance, start_group(row));
-    hdf5::write_properties(group, start.provenance);
-    if (start.git_diff != before) hdf5::create_text(group, "git_diff", start.git_diff, "uncommitted changes of the source tree");
 }
 
 }  // namespace palimpsest

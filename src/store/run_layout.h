@@ -1,10 +1,11 @@
 // The objects of run.h5, which its writer and its reader agree on. docs/results_format.md has the whole layout.
 #pragma once
 
-#include "store/hdf5.h"
 #include "store/run_record.h"
 
+#include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace palimpsest {
@@ -16,25 +17,51 @@ inline constexpr const char* conventions = "CF-1.8";
 // Lower case letters, digits, underscore: an identifier in every reader's language.
 void check_metric_name(const std::string& name);
 
-// A new run file in memory with every dataset of the layout, still without rows.
-hdf5::Handle create_run_layout(const RunHeader& header);
+// Name, value and unit of what /summary holds.
+using Summary = std::vector<std::tuple<std::string, double, std::string>>;
 
-// Adds what a file of an older minor version lacks, and makes it one of this version.
-void complete_layout(hid_t file);
+// The bytes of a run's file that holds this record and, once it has ended, this summary. Throws hdf5::Failure.
+std::string run_image(const RunRecord& record, const Summary& summary = {});
 
 // A file whose columns and tables are others than this version writes cannot be gone on with: its rows would be a mixture of both.
-// `metrics`: the columns of its training log, in their order.
-void check_layout(const RunHeader& header, const RunRecord& record, const std::vector<std::string>& metrics,
-                  const std::string& path);
+// Nor can one of a later minor version, of which something might be lost. Throws Error(run_failed), which lists the differences.
+void check_layout(const RunHeader& header, const RunRecord& record, const std::string& path);
 
-// Writes down what goes on with a run, beside what began it; changes of the code only where they are not those of the start before.
-void write_start(hid_t file, std::size_t row, const RunStart& start);
+// Columns of small tables that writer and reader go through: name, member, unit, what it is.
+inline constexpr struct {
+    const char* name;
+    std::int64_t Slice::*member;
+    const char* words;
+} slice_columns[] = {{"slice_split", &Slice::split, "0 valid, 1 test"},
+                     {"slice_segment", &Slice::segment, "index in the split's list of segments"},
+                     {"slice_overwrites", &Slice::overwrites, "overwrites of the key before it is read"},
+                     {"slice_distance_from", &Slice::distance_from, "least distance from last write to read, in tokens"},
+                     {"slice_distance_to", &Slice::distance_to, "greatest distance from last write to read, in tokens"}};
+
+template <class F>
+void for_start_columns(const F& column) {
+    column("host", &RunStart::host, "", "host name");
+    column("device", &RunStart::device, "", "device");
+    column("started", &RunStart::started, "", "time, UTC");
+    column("from_step", &RunStart::from_step, "1", "steps done before");
+    column("to_step", &RunStart::to_step, "1", "last step done; -1 while it runs");
+    column("ended", &RunStart::ended, "", "time, UTC; empty while it runs");
+    column("reason", &RunStart::reason, "", "why it ended; empty while it runs");
+    column("seconds", &RunStart::seconds, "s", "time that the start took; of one that was killed, up to its last row");
+}
+
+template <class F>
+void for_artifact_columns(const F& column) {
+    column("path", &Artifact::path, "", "path from the run's folder");
+    column("bytes", &Artifact::bytes, "byte", "size");
+    column("sha256", &Artifact::sha256, "", "SHA-256 of the content");
+}
 
 // The group in /provenance that says what made the start in this row of /starts. A file's first start has none: it is told by
 // /provenance.
 inline std::string start_group(std::size_t row) { return "start_" + std::to_string(row); }
 
-// Puts the file on the disk under `path`, whole or not at all. Error(run_failed) names the path and the free space.
-void publish(hid_t file, const std::string& path);
+// Puts a file on the disk under `path`, whole or not at all. Error(run_failed) names the path and the free space.
+void publish(const std::string& bytes, const std::string& path);
 
 }  // namespace palimpsest

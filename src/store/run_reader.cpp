@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <type_traits>
 
 namespace palimpsest {
 namespace {
@@ -38,59 +39,73 @@ void trust(std::vector<T>& column, std::size_t rows, const std::string& name) {
     column.resize(rows);
 }
 
+template <class T>
+std::vector<T> column(hid_t group, const std::string& name) {
+    return hdf5::read<T>(hdf5::open_dataset(group, name));
+}
+
+// Fills the members of rows that are there already.
+template <class Row>
+auto column_reader(hid_t group, std::vector<Row>& rows) {
+    return [group, &rows](const char* name, auto Row::*member, auto...) {
+        if (!hdf5::exists(group, name)) return;  // of a later minor version
+        auto values = column<std::decay_t<decltype(rows[0].*member)>>(group, name);
+        trust(values, rows.size(), name);
+        for (std::size_t i = 0; i < rows.size(); ++i) rows[i].*member = std::move(values[i]);
+    };
+}
+
 void read_log(hid_t root, RunRecord& record) {
-    record.tokens_per_second = hdf5::read_doubles(hdf5::open_dataset(hdf5::open_group(root, "system"), "tokens_per_second"));
-    const Handle group = hdf5::open_group(root, "train");
-    record.step = hdf5::read_integers(hdf5::open_dataset(group, "step"));
+    const Handle system = hdf5::open_group(root, "system"), group = hdf5::open_group(root, "train");
+    record.time_step = column<std::int64_t>(system, "time_step");
+    record.seconds = column<double>(system, "seconds");
+    record.tokens_per_second = column<double>(system, "tokens_per_second");
+    record.gpu_bytes_peak = column<std::int64_t>(system, "gpu_bytes_peak");
+    const std::size_t measurements = record.time_step.size();
+    trust(record.seconds, measurements, "seconds");
+    trust(record.tokens_per_second, measurements, "tokens_per_second");
+    trust(record.gpu_bytes_peak, measurements, "gpu_bytes_peak");
+    record.step = column<std::int64_t>(group, "step");
     for (const std::string& name : hdf5::children(group)) {
         if (name == "step") continue;
-        std::vector<float> column = hdf5::read_floats(hdf5::open_dataset(group, name));
-        trust(column, record.step.size(), name);
-        record.train.emplace(name, std::move(column));
+        const Handle dataset = hdf5::open_dataset(group, name);
+        std::vector<float> values = hdf5::read<float>(dataset);
+        trust(values, record.step.size(), name);
+        record.train.emplace(name, std::move(values));
+        record.train_metrics.push_back({name, text_attribute(dataset, "units"), text_attribute(dataset, "long_name")});
     }
 }
 
 void read_eval(hid_t root, RunRecord& record, bool with_answers) {
     const Handle group = hdf5::open_group(root, "eval");
-    if (with_answers) record.eval_step = hdf5::read_integers(hdf5::open_dataset(group, "eval_step"));
+    if (with_answers) record.eval_step = column<std::int64_t>(group, "eval_step");
     if (!hdf5::exists(group, "slice")) return;
-    const auto integers = [&](const char* name) { return hdf5::read_integers(hdf5::open_dataset(group, name)); };
-    const auto texts = [&](const char* name) { return hdf5::read_texts(hdf5::open_dataset(group, name)); };
-    record.slices.resize(integers("slice").size());
-    const auto fill = [&](const char* name, std::int64_t Slice::*member) {
-        std::vector<std::int64_t> column = integers(name);
-        trust(column, record.slices.size(), name);
-        for (std::size_t i = 0; i < column.size(); ++i) record.slices[i].*member = column[i];
-    };
-    fill("slice_split", &Slice::split);
-    fill("slice_segment", &Slice::segment);
-    fill("slice_overwrites", &Slice::overwrites);
-    fill("slice_distance_from", &Slice::distance_from);
-    fill("slice_distance_to", &Slice::distance_to);
-    std::vector<std::string> labels = texts("slice_label");
-    trust(labels, record.slices.size(), "slice_label");
-    for (std::size_t i = 0; i < labels.size(); ++i) record.slices[i].label = std::move(labels[i]);
+    record.slices.resize(column<std::int64_t>(group, "slice").size());
+    const auto read_slices = column_reader(group, record.slices);
+    for (const auto& [name, member, words] : slice_columns) read_slices(name, member);
+    read_slices("slice_label", &Slice::label);
 
-    record.answer_classes = texts("answer_class");
+    record.answer_classes = column<std::string>(group, "answer_class");
     if (hdf5::exists(group, "policy")) {
-        const std::vector<std::int64_t> scored = integers("policy_answers");
+        record.policies = column<std::string>(group, "policy");
+        std::vector<std::int64_t> scored = column<std::int64_t>(group, "policy_answers");
+        trust(scored, record.policies.size() * record.slices.size() * record.answer_classes.size(), "policy_answers");
         if (std::any_of(scored.begin(), scored.end(), [](std::int64_t count) { return count >= 0; }))
-            record.policy_names = texts("policy");
-        if (with_answers && !record.policy_names.empty()) record.policy_answers = scored;
+            record.policy_names = record.policies;
+        if (with_answers && !record.policy_names.empty()) record.policy_answers = std::move(scored);
     }
     if (!with_answers) return;
-    record.answers = integers("answers");
-    trust(record.answers, record.eval_step.size() * record.slices.size() * record.answer_classes.size(), "answers");
-    record.loss_sum = hdf5::read_doubles(hdf5::open_dataset(group, "loss_sum"));
-    trust(record.loss_sum, record.eval_step.size() * record.slices.size(), "loss_sum");
-    trust(record.policy_answers, record.policy_names.size() * record.slices.size() * record.answer_classes.size(),
-          "policy_answers");
+    const std::size_t cells = record.eval_step.size() * record.slices.size();
+    record.answers = column<std::int64_t>(group, "answers");
+    trust(record.answers, cells * record.answer_classes.size(), "answers");
+    record.loss_sum = column<double>(group, "loss_sum");
+    trust(record.loss_sum, cells, "loss_sum");
 }
 
 void read_results(hid_t root, RunRecord& record) {
     const Handle summary = hdf5::open_group(root, "summary");
     for (const std::string& name : hdf5::children(summary)) {
-        const std::vector<double> value = hdf5::read_doubles(hdf5::open_dataset(summary, name));
+        const std::vector<double> value = column<double>(summary, name);
         if (value.size() == 1) record.summary.emplace(name, value[0]);
     }
     record.summary_attributes = hdf5::read_attributes(summary);
@@ -100,34 +115,33 @@ void read_results(hid_t root, RunRecord& record) {
 }
 
 void read_origin(hid_t root, RunRecord& record) {
-    std::vector<std::string> yaml = hdf5::read_texts(hdf5::open_dataset(hdf5::open_group(root, "config"), "resolved_yaml"));
-    trust(yaml, 1, "resolved_yaml");
-    record.resolved_yaml = yaml[0];
-    constexpr std::array<std::string_view, 1> provenance_texts = {"git_diff"};
-    const Handle provenance = hdf5::open_group(root, "provenance");
-    record.provenance = hdf5::read_properties(provenance, provenance_texts);
-
-    const Handle starts = hdf5::open_group(root, "starts");
-    record.starts.resize(hdf5::read_integers(hdf5::open_dataset(starts, "start")).size());
-    const auto fill = [&](const char* name, auto read, auto RunStart::*member) {
-        if (!hdf5::exists(starts, name)) return;  // of a later minor version
-        auto column = read(hdf5::open_dataset(starts, name));
-        trust(column, record.starts.size(), name);
-        for (std::size_t i = 0; i < column.size(); ++i) record.starts[i].*member = column[i];
+    const Handle config = hdf5::open_group(root, "config"), provenance = hdf5::open_group(root, "provenance"),
+                 starts = hdf5::open_group(root, "starts"), artifacts = hdf5::open_group(root, "artifacts");
+    const auto text = [](hid_t group, const std::string& name) {
+        std::vector<std::string> value = column<std::string>(group, name);
+        trust(value, 1, name);
+        return value[0];
     };
-    fill("host", hdf5::read_texts, &RunStart::host);
-    fill("device", hdf5::read_texts, &RunStart::device);
-    fill("started", hdf5::read_texts, &RunStart::started);
-    fill("from_step", hdf5::read_integers, &RunStart::from_step);
-    fill("to_step", hdf5::read_integers, &RunStart::to_step);
-    fill("ended", hdf5::read_texts, &RunStart::ended);
-    fill("reason", hdf5::read_texts, &RunStart::reason);
-    fill("seconds", hdf5::read_doubles, &RunStart::seconds);
+    record.resolved_yaml = text(config, "resolved_yaml");
+    record.source_yaml = text(config, "source_yaml");
+    record.overrides = column<std::string>(config, "overrides");
+    constexpr std::array<std::string_view, 1> provenance_texts = {"git_diff"};
+    record.provenance = hdf5::read_properties(provenance, provenance_texts);
+    record.git_diff = text(provenance, "git_diff");
+
+    record.starts.resize(column<std::int64_t>(starts, "start").size());
+    for_start_columns(column_reader(starts, record.starts));
     for (std::size_t i = 0; i < record.starts.size(); ++i) {
-        const std::string group = start_group(i);
-        if (!hdf5::exists(provenance, group)) record.starts[i].provenance = i == 0 ? record.provenance : Attributes{};
-        else record.starts[i].provenance = hdf5::read_properties(hdf5::open_group(provenance, group), provenance_texts);
+        RunStart& start = record.starts[i];
+        start.git_diff = i == 0 ? record.git_diff : record.starts[i - 1].git_diff;
+        if (i == 0) start.provenance = record.provenance;
+        if (!hdf5::exists(provenance, start_group(i))) continue;
+        const Handle group = hdf5::open_group(provenance, start_group(i));
+        start.provenance = hdf5::read_properties(group, provenance_texts);
+        if (hdf5::exists(group, "git_diff")) start.git_diff = text(group, "git_diff");
     }
+    record.artifacts.resize(column<std::int64_t>(artifacts, "artifact").size());
+    for_artifact_columns(column_reader(artifacts, record.artifacts));
 }
 
 }  // namespace
@@ -158,6 +172,8 @@ RunRecord read_run(const std::string& file, RunParts parts) {
         record.sweep_id = text_attribute(root, "sweep_id");
         record.title = text_attribute(root, "title");
         record.status = text_attribute(root, "status");
+        record.created = text_attribute(root, "created");
+        record.finished = text_attribute(root, "finished");
         read_results(root, record);
         if (parts.log) read_log(root, record);
         if (parts.slices || parts.answers) read_eval(root, record, parts.answers);

@@ -24,6 +24,7 @@ struct Slice {
     std::string label;
 };
 
+// What stands in the file from the beginning of a run on.
 struct RunHeader {
     std::string run_id, sweep_id, title;
     std::string resolved_yaml, source_yaml;
@@ -34,7 +35,7 @@ struct RunHeader {
     std::vector<Metric> train_metrics;  // f4 columns over /train/step
     std::vector<Slice> slices;
     std::vector<std::string> answer_classes;
-    std::vector<std::string> policies;
+    std::vector<std::string> policies;  // whether or not they were scored
 };
 
 // One start or resumption of a run.
@@ -42,30 +43,38 @@ struct RunStart {
     std::string host = {}, device = {};
     std::int64_t from_step = 0;
     Attributes provenance = {};  // as in the header, of what goes on with the run now
-    std::string git_diff = {};   // not read back
-    // Written by the writer itself.
+    std::string git_diff = {};
+    // Set by the writer itself.
     std::string started = {}, ended = {}, reason = {};
     std::int64_t to_step = -1;
     double seconds = std::numeric_limits<double>::quiet_NaN();
 };
 
-// Everything `show`, `compare` and sweep collection need, read in one short read-only open, never held, never locked.
-struct RunRecord {
-    std::string run_id, sweep_id, title, status, format_version;
-    std::string resolved_yaml;
-    Attributes config, provenance;
+// A file beside run.h5.
+struct Artifact {
+    std::string path;  // from the run's folder
+    std::int64_t bytes = 0;
+    std::string sha256;
+};
+
+// All that a file holds: read in one short read-only open, never held, never locked, and written whole. A column has as many rows
+// as its steps.
+struct RunRecord : RunHeader {
+    std::string status, format_version, created, finished;  // finished: time of the end; "" before, as status is
     std::vector<std::int64_t> step;
     std::map<std::string, std::vector<float>> train;  // by metric
     std::vector<std::int64_t> eval_step;
-    std::vector<Slice> slices;
-    std::vector<std::string> answer_classes, policy_names;
     std::vector<std::int64_t> answers;         // [E, S, C]
     std::vector<double> loss_sum;              // [E, S]
+    std::vector<std::string> policy_names;     // `policies` where they were scored, else empty
     std::vector<std::int64_t> policy_answers;  // [P, S, C], empty when not measured
+    std::vector<std::int64_t> time_step;
+    std::vector<double> seconds, tokens_per_second;
+    std::vector<std::int64_t> gpu_bytes_peak;
     std::map<std::string, double> summary;
     Attributes summary_attributes;
-    std::vector<double> tokens_per_second;
     std::vector<RunStart> starts;
+    std::vector<Artifact> artifacts;
 };
 
 }  // namespace palimpsest

@@ -17,7 +17,6 @@ namespace palimpsest {
 namespace {
 
 using hdf5::Handle;
-using hdf5::Type;
 
 constexpr const char *sweep_format = "palimpsest-sweep", *sweep_format_version = "1.0";
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
@@ -46,21 +45,9 @@ std::vector<std::string> varying_keys(const std::vector<CollectedRun>& runs) {
     return keys;
 }
 
-template <class T>
-Handle write_column(hid_t group, const std::string& name, Type type, const std::vector<T>& values, hid_t scale,
-                    const std::string& long_name = "") {
-    Handle column = hdf5::create_dataset(group, name, type, {{values.size()}, false}, "", long_name);
-    hdf5::write_rows(column, 0, values);
-    if (type == Type::f8) hdf5::mark_fill(column);
-    if (scale >= 0) hdf5::attach_scale(column, 0, scale);
-    return column;
-}
-
 // Readers that do not inherit the axes of an outer group find the labels in each.
 Handle write_run_ids(hid_t group, const std::vector<std::string>& ids) {
-    Handle scale = write_column(group, "run_id", Type::text, ids, H5I_INVALID_HID, "id of the run");
-    hdf5::make_scale(scale, "run_id");
-    return scale;
+    return hdf5::write_axis(group, "run_id", ids, {"", "id of the run"});
 }
 
 // The narrowest type that holds every run's value: i8 if all are integers, f8 if all are numbers, else text.
@@ -71,7 +58,7 @@ void write_config_column(hid_t group, const std::string& key, const std::vector<
     if (all([](const auto& v) { return v && std::holds_alternative<std::int64_t>(*v); })) {
         std::vector<std::int64_t> column;
         for (const auto& value : values) column.push_back(std::get<std::int64_t>(*value));
-        write_column(group, key, Type::i8, column, scale);
+        hdf5::write_column(group, key, column, {scale});
     } else if (all([](const auto& v) { return !v || !std::holds_alternative<std::string>(*v); })) {
         std::vector<double> column;
         for (const auto& value : values) {
@@ -79,34 +66,34 @@ void write_config_column(hid_t group, const std::string& key, const std::vector<
             else if (const auto* integer = std::get_if<std::int64_t>(&*value)) column.push_back(static_cast<double>(*integer));
             else column.push_back(std::get<double>(*value));
         }
-        write_column(group, key, Type::f8, column, scale);
+        hdf5::write_column(group, key, column, {scale}, {.gaps = true});
     } else {
         std::vector<std::string> column;
         for (const auto& value : values) column.push_back(value ? in_words(*value) : "");
-        write_column(group, key, Type::text, column, scale);
+        hdf5::write_column(group, key, column, {scale});
     }
 }
 
 void write_runs(hid_t file, const std::string& folder, const std::vector<CollectedRun>& runs) {
     std::vector<std::string> ids, folders, problems;
-    std::vector<std::int64_t> states, present;
+    std::vector<std::int8_t> states, codes;
+    std::vector<std::uint8_t> present;
     for (const CollectedRun& run : runs) {
         ids.push_back(run.run.run_id);
         folders.push_back(std::filesystem::proximate(run.run.folder, folder).string());
         problems.push_back(run.problem);
-        states.push_back(static_cast<std::int64_t>(run.state));
+        states.push_back(static_cast<std::int8_t>(run.state));
         present.push_back(run.present ? 1 : 0);
     }
     const Handle group = hdf5::create_group(file, "runs");
     const Handle scale = write_run_ids(group, ids);
-    const Handle status = write_column(group, "status_code", Type::i1, states, scale, "state of the run");
-    std::vector<std::int8_t> codes;
+    const Handle status = hdf5::write_column(group, "status_code", states, {scale}, {"", "state of the run"});
     for (std::size_t code = 0; code < std::size(state_names); ++code) codes.push_back(static_cast<std::int8_t>(code));
     hdf5::write_attribute(status, "flag_values", codes);
     hdf5::write_attribute(status, "flag_meanings", join({std::begin(state_names), std::end(state_names)}, " "));
-    write_column(group, "present", Type::u1, present, scale, "1: the run's file was found and readable");
-    write_column(group, "folder", Type::text, folders, scale, "folder of the run, seen from this file");
-    write_column(group, "problem", Type::text, problems, scale, "why the run's file could not be read");
+    hdf5::write_column(group, "present", present, {scale}, {"", "1: the run's file was found and readable"});
+    hdf5::write_column(group, "folder", folders, {scale}, {"", "folder of the run, seen from this file"});
+    hdf5::write_column(group, "problem", problems, {scale}, {"", "why the run's file could not be read"});
 
     const Handle config = hdf5::create_group(group, "config");
     const Handle config_scale = write_run_ids(config, ids);
@@ -121,7 +108,7 @@ void write_runs(hid_t file, const std::string& folder, const std::vector<Collect
             const auto found = run.record.summary.find(name);
             column.push_back(found == run.record.summary.end() ? not_a_number : found->second);
         }
-        write_column(summary, name, Type::f8, column, summary_scale);
+        hdf5::write_column(summary, name, column, {summary_scale}, {.gaps = true});
     }
 }
 
@@ -140,9 +127,9 @@ void write_sweep_file(const std::string& folder, const std::string& sweep_id, co
             {"sweep_id", sweep_id},       {"created", now_utc()}};
         for (const auto& [name, value] : attributes) hdf5::write_attribute(root, name, value);
         write_runs(root, folder, runs);
-        hdf5::create_text(hdf5::create_group(root, "manifest"), "yaml", manifest_yaml,
-                          "the plan of the sweep, frozen at its start");
-        publish(file, path);
+        hdf5::write_scalar(hdf5::create_group(root, "manifest"), "yaml", manifest_yaml,
+                           {"", "the plan of the sweep, frozen at its start"});
+        publish(hdf5::image(file), path);
     } catch (const hdf5::Failure& failure) {
         fail(ExitCode::run_failed, "cannot write '{}': {}", path, failure.what());
     }

@@ -93,8 +93,8 @@ TEST_CASE("sweep.h5 holds typed columns of what varies, and can be rebuilt") {
     for (int round = 0; round < 2; ++round) write_sweep_file(sweep.temporary.path(), "quickstart", "plan: é\n", runs);
 
     const hdf5::Handle file = hdf5::open_file(sample::bytes_of(sweep.temporary.file("sweep.h5")));
-    const auto integers = [&](const char* path) { return hdf5::read_integers(hdf5::open_dataset(file, path)); };
-    const auto texts = [&](const char* path) { return hdf5::read_texts(hdf5::open_dataset(file, path)); };
+    const auto integers = [&](const char* path) { return hdf5::read<std::int64_t>(hdf5::open_dataset(file, path)); };
+    const auto texts = [&](const char* path) { return hdf5::read<std::string>(hdf5::open_dataset(file, path)); };
     const auto type_class = [&](const char* path) {
         const hdf5::Handle dataset = hdf5::open_dataset(file, path);
         return H5Tget_class(hdf5::Handle(H5Dget_type(dataset), H5Tclose, "type"));
@@ -112,7 +112,7 @@ TEST_CASE("sweep.h5 holds typed columns of what varies, and can be rebuilt") {
     CHECK(type_class("/runs/config/train.lr") == H5T_FLOAT);
     const hdf5::Handle config = hdf5::open_group(file, "/runs/config");
     CHECK(hdf5::children(config) == std::vector<std::string>{"run_id", "model.mixer", "seed", "train.lr"});
-    const std::vector<double> accuracy = hdf5::read_doubles(hdf5::open_dataset(file, "/runs/summary/test_accuracy"));
+    const std::vector<double> accuracy = hdf5::read<double>(hdf5::open_dataset(file, "/runs/summary/test_accuracy"));
     CHECK(accuracy[0] == 0.9);
     CHECK(std::isnan(accuracy[3]));
     CHECK(texts("/manifest/yaml") == std::vector<std::string>{"plan: é\n"});
@@ -124,5 +124,5 @@ TEST_CASE("a sweep without runs has a file too") {
     const TemporaryFolder temporary;
     write_sweep_file(temporary.path(), "empty", "", {});
     const hdf5::Handle file = hdf5::open_file(sample::bytes_of(temporary.file("sweep.h5")));
-    CHECK(hdf5::read_texts(hdf5::open_dataset(file, "/runs/run_id")).empty());
+    CHECK(hdf5::read<std::string>(hdf5::open_dataset(file, "/runs/run_id")).empty());
 }
