@@ -47,8 +47,8 @@ public:
     void artifact(const std::string& path, std::int64_t bytes, const std::string& sha256);
     void flush();
 
-    // Writes /summary and the status attribute ("finished", "failed", "interrupted": the states of run_folder.h), and publishes. The
-    // caller then writes DONE (RunFolder). No call may follow.
+    // Writes /summary and the status attribute ("finished", "failed", "interrupted": the states of run_folder.h), and publishes.
+    // The caller then writes DONE (RunFolder). No call may follow.
     void finish(const std::string& status,
                 const std::vector<std::tuple<std::string, double, std::string>>& summary /* name, value, unit */,
                 const Attributes& summary_attributes);
