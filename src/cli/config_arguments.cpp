@@ -39,7 +39,7 @@ void print_plan(const ConfigArguments& arguments, const Experiment& experiment) 
         row.push_back(std::to_string(sizes[i].steps));
         row.push_back(std::to_string(sizes[i].parameters));
         row.push_back(fmt::format("{} at length {}", format_bytes(sizes[i].state_bytes), sizes[i].state_length));
-        row.push_back(to_string(decision.action) + (decision.reason.empty() ? "" : " (" + decision.reason + ")"));
+        row.push_back(std::string(decision.action()) + (decision.reason.empty() ? "" : " (" + decision.reason + ")"));
         table.add(std::move(row));
         ++listed;
     }

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "core/thread.h"
 #include "core/version.h"
+#include "store/run_lock.h"
 #include "sweep/machine.h"
 
 #include <CLI/CLI.hpp>

@@ -50,7 +50,6 @@ std::vector<Found> find_all(const SelectArguments& arguments) {
 std::pair<std::vector<SweepRun>, std::vector<std::string>> plan_of(const Place& place) {
     if (place.kind == Place::Kind::sweep) {
         Manifest manifest = read_manifest(place.folder);
-        for (std::size_t i = 0; i < manifest.configs.size(); ++i) manifest.runs[i].config = std::move(manifest.configs[i]);
         return {std::move(manifest.runs), std::move(manifest.varied)};
     }
     std::vector<SweepRun> runs;

@@ -1,8 +1,11 @@
 // The values that every reader of HDF5 knows as attributes of an object, each under its name.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -11,5 +14,15 @@ namespace palimpsest {
 
 using Attribute = std::variant<std::int64_t, double, std::string>;
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
+
+inline const Attribute* find(const Attributes& attributes, std::string_view name) {
+    for (const auto& [key, value] : attributes)
+        if (key == name) return &value;
+    return nullptr;
+}
+
+inline std::string in_words(const Attribute& value) {
+    return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
 
 }  // namespace palimpsest

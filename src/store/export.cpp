@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "store/compare.h"  // segment_label
+#include "store/run_reader.h"
 
 #include <nlohmann/json.hpp>
 
@@ -92,10 +93,7 @@ using Cells = std::vector<Cell>;
 
 bool add_summary(Writer& writer, const CollectedRun& run, Cells row, const std::vector<std::string>& columns) {
     row.push_back(cell(std::string(to_string(run.state))));
-    for (auto name = columns.begin() + 1; name != columns.end(); ++name) {
-        const auto found = run.record.summary.find(*name);
-        row.push_back(found == run.record.summary.end() ? Cell{} : cell(found->second));
-    }
+    for (auto name = columns.begin() + 1; name != columns.end(); ++name) row.push_back(cell(summary_value(run.record, *name)));
     writer.row(row);
     return !run.record.summary.empty();
 }

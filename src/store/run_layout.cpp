@@ -222,9 +222,9 @@ void check_layout(const RunHeader& header, const RunRecord& record, const std::s
     }
     if (differences.empty()) return;
     const auto fact = [&](const char* name) {
-        for (const auto& [key, value] : record.provenance)
-            if (const auto* text = std::get_if<std::string>(&value); key == name && text) return *text;
-        return std::string("unknown");
+        const Attribute* value = find(record.provenance, name);
+        const auto* text = value == nullptr ? nullptr : std::get_if<std::string>(value);
+        return text == nullptr ? std::string("unknown") : *text;
     };
     fail(ExitCode::run_failed,
          "'{}' was begun by another version of this program (version {}, commit {}), and cannot be gone on with:\n  {}\n"

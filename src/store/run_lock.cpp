@@ -23,12 +23,6 @@ using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-std::string this_host() {
-    char name[256] = "";
-    if (::gethostname(name, sizeof name - 1) != 0) return "unknown";
-    return name;
-}
-
 // A process number means something only inside its namespace: two containers may share a host name.
 std::string this_pid_namespace() {
     std::error_code error;
@@ -58,7 +52,7 @@ std::string start_of_process(std::int64_t pid) {
 LockText new_lock() {
     static std::atomic<unsigned> count{0};
     LockText lock;
-    lock.host = this_host();
+    lock.host = host_name();
     lock.pid_namespace = this_pid_namespace();
     lock.pid = ::getpid();
     lock.process_start = start_of_process(lock.pid);
@@ -90,6 +84,11 @@ LockText parse_lock(const std::string& text) {
 
 }  // namespace
 
+std::string host_name() {
+    char name[256] = "";
+    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
 std::string LockText::json() const {
     const Json json = {{"host", host},   {"pid", pid},         {"pid_namespace", pid_namespace}, {"process_start", process_start},
                        {"token", token}, {"created", created}, {"heartbeat", heartbeat}};
@@ -99,7 +98,7 @@ std::string LockText::json() const {
 std::string LockText::holder() const { return pid == 0 ? "an unreadable LOCK" : fmt::format("pid {} on host {}", pid, host); }
 
 bool LockText::alive() const {
-    if (host == this_host() && pid_namespace == this_pid_namespace()) {
+    if (host == host_name() && pid_namespace == this_pid_namespace()) {
         const std::string start = start_of_process(pid);
         return !start.empty() && start == process_start;
     }

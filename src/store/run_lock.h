@@ -13,6 +13,8 @@
 
 namespace palimpsest {
 
+std::string host_name();  // "unknown" where the machine has none
+
 // Another process has taken the run over: nothing in its folder is ours any more.
 class LostLock : public Error {
 public:

@@ -184,6 +184,11 @@ RunRecord read_run(const std::string& file, RunParts parts) {
     return record;
 }
 
+double summary_value(const RunRecord& record, const std::string& name) {
+    const auto found = record.summary.find(name);
+    return found == record.summary.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+}
+
 double class_rate(const RunRecord& record, std::size_t row, std::int64_t split, std::size_t answer_class) {
     const std::size_t slices = record.slices.size(), classes = record.answer_classes.size();
     PALIMPSEST_ASSERT(row < record.eval_step.size() && answer_class < classes, "row {} of {}, class {} of {}", row,

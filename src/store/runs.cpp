@@ -119,22 +119,13 @@ std::optional<double> number_of(const std::string& text) {
     return parsed.ec == std::errc() && parsed.ptr == end && !text.empty() ? std::optional(value) : std::nullopt;
 }
 
-std::string in_words(const Attribute& value) {
-    return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
-}
-
 std::optional<Attribute> value_under(const CollectedRun& run, const std::string& key) {
-    const auto find = [&](const std::string& wanted) -> const Attribute* {
-        const auto& config = run.record.config;
-        const auto entry = std::find_if(config.begin(), config.end(), [&](const auto& e) { return e.first == wanted; });
-        return entry == config.end() ? nullptr : &entry->second;
-    };
     if (key == "sweep" && !run.sweep.empty()) return run.sweep;
-    if (const Attribute* value = find(key)) return *value;
+    if (const Attribute* value = find(run.record.config, key)) return *value;
     for (const auto& [name, text] : run.run.varied) {
         if (name == key) return typed(text);
     }
-    if (const Attribute* name = find(key + ".name")) return *name;
+    if (const Attribute* name = find(run.record.config, key + ".name")) return *name;
     if (const auto measured = run.record.summary.find(key); measured != run.record.summary.end()) return typed(measured->second);
     return std::nullopt;
 }

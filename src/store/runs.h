@@ -14,7 +14,6 @@ namespace palimpsest {
 // What a run has under a config key, else under a name of its summary (state_bytes). A section with a name goes by it, and `sweep`
 // is where the run was found.
 std::optional<Attribute> value_under(const CollectedRun& run, const std::string& key);
-std::string in_words(const Attribute& value);
 // Whose options the valid questions have, by the value of task.valid: "the test segments", "the training segments", "segments of
 // their own".
 std::string valid_source(const std::string& task_valid);

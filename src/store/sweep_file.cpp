@@ -5,6 +5,7 @@
 #include "core/time.h"
 #include "store/hdf5.h"
 #include "store/run_layout.h"
+#include "store/run_reader.h"
 #include "store/runs.h"
 
 #include <algorithm>
@@ -104,10 +105,7 @@ void write_runs(hid_t file, const std::string& folder, const std::vector<Collect
     const Handle summary_scale = write_run_ids(summary, ids);
     for (const std::string& name : summary_names(runs)) {
         std::vector<double> column;
-        for (const CollectedRun& run : runs) {
-            const auto found = run.record.summary.find(name);
-            column.push_back(found == run.record.summary.end() ? not_a_number : found->second);
-        }
+        for (const CollectedRun& run : runs) column.push_back(summary_value(run.record, name));
         hdf5::write_column(summary, name, column, {summary_scale}, {.gaps = true});
     }
 }

@@ -90,8 +90,7 @@ private:
         std::vector<std::int64_t> steps;
         for (const RunOutcome& outcome : outcomes_) {
             const RunFolder folder(outcome.folder);
-            const Action action = decide(folder).action;
-            std::int64_t step = action == Action::start || action == Action::resume ? 0 : -1;
+            std::int64_t step = decide(folder).trains() ? 0 : -1;
             if (step == 0) {
                 if (const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder.file("checkpoints")))
                     step = newest->step;
@@ -134,9 +133,9 @@ private:
         for (const std::size_t i : pack) {
             const PlannedRun& run = experiment_.runs[i];
             const Decision decision = decide(RunFolder(outcomes_[i].folder));
-            log_info("{} {} {}{}  {}", place(i), to_string(decision.action), short_id(run.spec.id),
+            log_info("{} {} {}{}  {}", place(i), decision.action(), short_id(run.spec.id),
                      decision.reason.empty() ? "" : " (" + decision.reason + ")", varied_text(run.varied));
-            if (decision.action == Action::start || decision.action == Action::resume) runs.push_back(i);
+            if (decision.trains()) runs.push_back(i);
             else leave(i);
         }
         if (runs.empty()) return;

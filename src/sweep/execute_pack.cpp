@@ -5,6 +5,7 @@
 #include "core/text.h"
 #include "core/version.h"
 #include "store/flat_config.h"
+#include "store/run_lock.h"
 #include "sweep/attendant.h"
 #include "sweep/inspect.h"
 #include "sweep/machine.h"

@@ -79,7 +79,7 @@ public:
         note(segments.problem, "task");
         if (segments.value) measure(spec, *segments.value, out.size, note);
 
-        const bool starts = folder.empty() || starts_something(decide(RunFolder(folder)));
+        const bool starts = folder.empty() || decide(RunFolder(folder)).trains();
         const bool begun = !folder.empty() && !train::checkpoint_steps(RunFolder(folder).file("checkpoints")).empty();
         if (problems.empty() && starts && !begun) {
             const auto& overlap =
@@ -91,10 +91,6 @@ public:
     }
 
 private:
-    static bool starts_something(const Decision& decision) {
-        return decision.action == Action::start || decision.action == Action::resume;
-    }
-
     template <class F>
     void measure(const RunSpec& spec, const train::Segments& segments, RunSize& size, const F& note) {
         const std::string key = key_of(spec, {"task", "model", "mixers", "run"});

@@ -6,6 +6,7 @@
 #include "core/thread.h"
 #include "core/time.h"
 #include "core/version.h"
+#include "store/run_lock.h"
 #include "store/run_reader.h"
 
 #include <ATen/Context.h>
@@ -47,11 +48,6 @@ std::string field(const std::string& path, const std::string& key) {
 }
 
 }  // namespace
-
-std::string host_name() {
-    char name[256] = "";
-    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
 
 std::string cpu_model() {
     const std::string model = field("/proc/cpuinfo", "model name");

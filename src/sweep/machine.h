@@ -8,7 +8,6 @@
 
 namespace palimpsest {
 
-std::string host_name();
 std::string cpu_model();                // "AMD EPYC 7763 64-Core Processor"; "unknown"
 std::vector<std::string> gpu_models();  // of the driver's own list; empty without a driver
 std::string gpu_driver();               // "" without one

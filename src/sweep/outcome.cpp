@@ -5,8 +5,6 @@
 #include "store/run_reader.h"
 #include "sweep/plan.h"
 
-#include <limits>
-
 namespace palimpsest {
 
 RunOutcome read_outcome(const PlannedRun& run, const std::string& path) {
@@ -22,14 +20,10 @@ RunOutcome read_outcome(const PlannedRun& run, const std::string& path) {
     if (decision.state != RunState::finished) return outcome;
     try {
         const RunRecord record = read_run(folder.file("run.h5"), results_only);
-        const auto value = [&](const char* name) {
-            const auto found = record.summary.find(name);
-            return found == record.summary.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
-        };
-        outcome.valid_accuracy = value("valid_accuracy");
-        outcome.test_accuracy = value("test_accuracy");
-        outcome.best_policy = value("best_policy_accuracy");
-        outcome.seconds = value("seconds");
+        outcome.valid_accuracy = summary_value(record, "valid_accuracy");
+        outcome.test_accuracy = summary_value(record, "test_accuracy");
+        outcome.best_policy = summary_value(record, "best_policy_accuracy");
+        outcome.seconds = summary_value(record, "seconds");
     } catch (const Error& error) {
         outcome.state = RunState::failed;
         outcome.message = error.what();

@@ -127,26 +127,22 @@ Decision decide(const RunFolder& folder) {
     const RunState state = folder.state();
     switch (state) {
         case RunState::fresh: break;
-        case RunState::finished: return {Action::skip, state, "finished"};
-        case RunState::running: return {Action::leave, state, "running: " + folder.holder()};
-        case RunState::interrupted: return {Action::resume, state, failure_text("interrupted")};
-        case RunState::failed: return {Action::resume, state, failure_text("failed")};
+        case RunState::finished: return {state, "finished"};
+        case RunState::running: return {state, "running: " + folder.holder()};
+        case RunState::interrupted: return {state, failure_text("interrupted")};
+        case RunState::failed: return {state, failure_text("failed")};
         case RunState::lost: {
             const std::string lost = folder.lost_record();
-            return {Action::resume, state, lost.empty() ? "its process is gone" : lost};
+            return {state, lost.empty() ? "its process is gone" : lost};
         }
     }
-    return {};
+    return {state};
 }
 
-const char* to_string(Action action) {
-    switch (action) {
-        case Action::start: return "start";
-        case Action::resume: return "resume";
-        case Action::skip: return "skip";
-        case Action::leave: return "leave alone";
-    }
-    return "?";
+const char* Decision::action() const {
+    if (state == RunState::fresh) return "start";
+    if (state == RunState::finished) return "skip";
+    return state == RunState::running ? "leave alone" : "resume";
 }
 
 }  // namespace palimpsest

@@ -29,23 +29,21 @@ std::string short_id(const std::string& run_id);
 // The same for the same runs, in whatever order.
 std::string sweep_id(const Experiment& experiment);
 
-enum class Action { start, resume, skip, leave };
 struct Decision {
-    Action action = Action::start;
     RunState state = RunState::fresh;
-    std::string reason;  // "finished", "running: pid 4711 on host a", "interrupted at step 400", "failed at step 40: …", ""
+    std::string reason = {};  // "finished", "running: pid 4711 on host a", "interrupted at step 400", "failed at step 40: …", ""
+    bool trains() const { return state != RunState::finished && state != RunState::running; }
+    const char* action() const;  // "start", "resume", "skip", "leave alone"
 };
 Decision decide(const RunFolder& folder);
-const char* to_string(Action action);  // "start", "resume", "skip", "leave alone"
 
 // The plan of a sweep, complete in itself. manifest.yaml in the sweep's folder holds it, frozen before the first run starts:
 // workers read it instead of the config.
 struct Manifest {
     std::string name, sweep_id, created, command, source_yaml;
     std::vector<std::string> overrides;
-    std::vector<SweepRun> runs;        // folders as paths from here
-    std::vector<std::string> configs;  // of the runs: each whole, as YAML. Empty where an older version wrote the file
-    std::vector<std::string> varied;   // swept keys, in the order of the grid
+    std::vector<SweepRun> runs;       // folders as paths from here; their configs empty where an older version wrote the file
+    std::vector<std::string> varied;  // swept keys, in the order of the grid
 };
 Manifest plan_sweep(const Experiment& experiment, const std::string& results, const std::string& command);
 std::string manifest_yaml(const Manifest& manifest);

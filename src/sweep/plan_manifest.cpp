@@ -107,8 +107,7 @@ Manifest plan_sweep(const Experiment& experiment, const std::string& results, co
     std::vector<std::string> folders = planned_folders(results, experiment);
     for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
         const PlannedRun& run = experiment.runs[i];
-        manifest.runs.push_back({run.spec.id, std::move(folders[i]), run.varied});
-        manifest.configs.push_back(emit_yaml(run.spec.resolved));
+        manifest.runs.push_back({run.spec.id, std::move(folders[i]), run.varied, emit_yaml(run.spec.resolved)});
         for (const auto& [key, value] : run.varied)
             if (std::find(manifest.varied.begin(), manifest.varied.end(), key) == manifest.varied.end())
                 manifest.varied.push_back(key);
@@ -138,7 +137,7 @@ std::string manifest_yaml(const Manifest& manifest, const std::vector<std::size_
         for (const auto& [key, value] : run.varied) varied.set(key, Value::scalar(value, true));
         yaml += fmt::format("  - id: \"{}\"\n    folder: {}\n    varied: {}\n    config: {}", run.run_id,
                             emit_flow(Value::scalar(std::filesystem::path(run.folder).filename().string(), true)),
-                            emit_flow(varied), literal(manifest.configs[i], "      "));
+                            emit_flow(varied), literal(run.config, "      "));
     }
     source.set("source", Value::scalar(manifest.source_yaml, true));  // the config as it stood
     return yaml + emit_yaml(source);
@@ -201,18 +200,14 @@ Manifest parse_manifest(const std::string& path, const std::string& yaml, const 
             if (std::find(manifest.varied.begin(), manifest.varied.end(), entry.key) == manifest.varied.end())
                 manifest.varied.push_back(entry.key);
         }
+        if (format == manifest_format) run.config = text_of(item, "config", path);
         manifest.runs.push_back(std::move(run));
-        if (format == manifest_format) manifest.configs.push_back(text_of(item, "config", path));
     }
     return manifest;
 }
 
 Experiment planned_experiment(const std::string& path, const Manifest& manifest, const std::vector<std::string>& run_ids,
                               const Catalog& catalog) {
-    if (manifest.configs.empty())
-        fail(ExitCode::usage,
-             "'{}' is a '{}', which holds no whole configs; start the sweep anew: it writes a '{}' and goes on with its runs", path,
-             older_format, manifest_format);
     Experiment experiment;
     experiment.name = manifest.name;
     experiment.overrides = manifest.overrides;
@@ -222,8 +217,11 @@ Experiment planned_experiment(const std::string& path, const Manifest& manifest,
         const auto planned =
             std::find_if(manifest.runs.begin(), manifest.runs.end(), [&](const SweepRun& run) { return run.run_id == id; });
         if (planned == manifest.runs.end()) fail(ExitCode::usage, "'{}' plans no run {}", path, id);
-        const auto i = static_cast<std::size_t>(planned - manifest.runs.begin());
-        PlannedRun run = parse_experiment(path, manifest.configs[i], {}, catalog, {}).runs.front();
+        if (planned->config.empty())
+            fail(ExitCode::usage,
+                 "'{}' is a '{}', which holds no whole configs; start the sweep anew: it writes a '{}' and goes on with its runs",
+                 path, older_format, manifest_format);
+        PlannedRun run = parse_experiment(path, planned->config, {}, catalog, {}).runs.front();
         if (run.spec.id != id)
             fail(ExitCode::usage,
                  "'{}' describes the run {} where it plans {}: was it edited, or written by another version? Start the sweep anew",

@@ -4,6 +4,7 @@
 #include "core/hash.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "store/run_lock.h"
 #include "store/run_reader.h"
 #include "sweep/machine.h"
 #include "sweep/plan.h"
@@ -44,9 +45,8 @@ void point_latest_to(const std::string& folder, const std::string& experiment) {
 }
 
 std::string fact(const Attributes& facts, const char* name) {
-    for (const auto& [key, value] : facts)
-        if (key == name) return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
-    return "unknown";
+    const Attribute* value = find(facts, name);
+    return value == nullptr ? "unknown" : in_words(*value);
 }
 
 // In what the program that goes on with a run differs from the one that left it: "commit 1a2b (before: 3c4d)"; "" where in nothing.
@@ -139,8 +139,7 @@ RunSession::~RunSession() {
 }
 
 bool RunSession::wanted() {
-    const Action action = decide(folder_).action;
-    skipped_ = action == Action::skip || action == Action::leave;
+    skipped_ = !decide(folder_).trains();
     return !skipped_;
 }
 

@@ -215,7 +215,7 @@ TEST_CASE("a run whose record is lost trains again") {
         CHECK(folder.state() == RunState::interrupted);
     } else {
         CHECK(folder.state() == RunState::lost);
-        CHECK(decide(folder).action == Action::resume);
+        CHECK(decide(folder).action() == std::string("resume"));
         CHECK(decide(folder).reason == reason);
     }
     const RunOutcome outcome = trial.train({0}).front();
