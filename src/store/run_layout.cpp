@@ -31,6 +31,22 @@ std::vector<std::int64_t> counted(std::size_t rows) {
     return index;
 }
 
+template <class Row>
+void write_columns(hid_t group, hid_t axis, const std::vector<Row>& rows, bool grows = true) {
+    for_columns(static_cast<const Row*>(nullptr), [&](const char* name, auto Row::*member, const char* units, const char* words) {
+        std::vector<std::decay_t<decltype(rows[0].*member)>> values;
+        for (const Row& row : rows) values.push_back(row.*member);
+        hdf5::write_column(group, name, values, {axis}, {units, words, grows, grows});
+    });
+}
+
+// A table without an axis of its own kind: its rows are counted.
+template <class Row>
+void write_table(hid_t file, const std::string& name, const std::string& axis, const char* words, const std::vector<Row>& rows) {
+    const Handle group = hdf5::create_group(file, name);
+    write_columns(group, hdf5::write_axis(group, axis, counted(rows.size()), {"1", words, true}), rows);
+}
+
 void plottable(hid_t group, const std::string& signal, const std::vector<std::string>& axes) {
     hdf5::write_attribute(group, "NX_class", std::string("NXdata"));
     hdf5::write_attribute(group, "signal", signal);
@@ -62,15 +78,7 @@ void write_eval(hid_t file, const RunRecord& record) {
     PALIMPSEST_ASSERT(classes > 0, "{} slices but no answer classes", slices);
 
     const Handle slice = hdf5::write_axis(group, "slice", counted(slices), {"1", "row of the table of slices"});
-    for (const auto& [name, member, words] : slice_columns) {
-        std::vector<std::int64_t> values;
-        for (const Slice& s : record.slices) values.push_back(s.*member);
-        hdf5::write_column(group, name, values, {slice}, {"1", words});
-    }
-    std::vector<std::string> labels;
-    for (const Slice& s : record.slices) labels.push_back(s.label);
-    hdf5::write_column(group, "slice_label", labels, {slice}, {"", "slice in words"});
-
+    write_columns(group, slice, record.slices, false);
     const Handle answer_class = hdf5::write_axis(group, "answer_class", record.answer_classes, {"", "kind of answer"});
     hdf5::write_column(group, "answers", record.answers, {step, slice, answer_class}, {"1", "answers by slice and kind", true});
     hdf5::write_column(group, "loss_sum", record.loss_sum, {step, slice}, {"1", "sum of losses over the answers", true});
@@ -86,11 +94,10 @@ void write_eval(hid_t file, const RunRecord& record) {
 
 void write_system(hid_t file, const RunRecord& record) {
     const Handle group = hdf5::create_group(file, "system");
-    const Handle step = hdf5::write_axis(group, "time_step", record.time_step, {"1", "optimizer step of a measurement", true});
-    hdf5::write_column(group, "seconds", record.seconds, {step}, {"s", "time since this start of the run", true, true});
-    const std::vector<float> speed(record.tokens_per_second.begin(), record.tokens_per_second.end());
-    hdf5::write_column(group, "tokens_per_second", speed, {step}, {"s-1", "training tokens a second", true, true});
-    hdf5::write_column(group, "gpu_bytes_peak", record.gpu_bytes_peak, {step}, {"byte", "peak memory on the device", true, true});
+    std::vector<std::int64_t> steps;
+    for (const SystemRow& row : record.system) steps.push_back(row.step);
+    const Handle step = hdf5::write_axis(group, "time_step", steps, {"1", "optimizer step of a measurement", true});
+    write_columns(group, step, record.system);
     plottable(group, "tokens_per_second", {"time_step"});
 }
 
@@ -126,16 +133,6 @@ void write_provenance(hid_t file, const RunRecord& record) {
         hdf5::write_properties(own, start.provenance);
         if (start.git_diff != before) hdf5::write_scalar(own, "git_diff", start.git_diff, changes);
     }
-}
-
-// A table without an axis of its own kind: its rows are counted.
-template <class Row>
-auto column_writer(hid_t group, hid_t index, const std::vector<Row>& rows) {
-    return [=, &rows](const char* name, auto Row::*member, const char* units, const char* words) {
-        std::vector<std::decay_t<decltype(rows[0].*member)>> values;
-        for (const Row& row : rows) values.push_back(row.*member);
-        hdf5::write_column(group, name, values, {index}, {units, words, true, true});
-    };
 }
 
 std::string words_of(const Slice& slice) {
@@ -180,14 +177,8 @@ std::string run_image(const RunRecord& record, const Summary& summary) {
     write_summary(root, record, summary);
     write_config(root, record);
     write_provenance(root, record);
-    const Handle starts = hdf5::create_group(root, "starts");
-    const Handle start =
-        hdf5::write_axis(starts, "start", counted(record.starts.size()), {"1", "start or resumption of the run", true});
-    for_start_columns(column_writer(starts, start, record.starts));
-    const Handle artifacts = hdf5::create_group(root, "artifacts");
-    const Handle artifact =
-        hdf5::write_axis(artifacts, "artifact", counted(record.artifacts.size()), {"1", "file beside this one", true});
-    for_artifact_columns(column_writer(artifacts, artifact, record.artifacts));
+    write_table(root, "starts", "start", "start or resumption of the run", record.starts);
+    write_table(root, "artifacts", "artifact", "file beside this one", record.artifacts);
     return hdf5::image(file);
 }
 

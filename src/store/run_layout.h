@@ -3,10 +3,8 @@
 
 #include "store/run_record.h"
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
-#include <tuple>
-#include <vector>
 
 namespace palimpsest {
 
@@ -17,9 +15,6 @@ inline constexpr const char* conventions = "CF-1.8";
 // Lower case letters, digits, underscore: an identifier in every reader's language.
 void check_metric_name(const std::string& name);
 
-// Name, value and unit of what /summary holds.
-using Summary = std::vector<std::tuple<std::string, double, std::string>>;
-
 // The bytes of a run's file that holds this record and, once it has ended, this summary. Throws hdf5::Failure.
 std::string run_image(const RunRecord& record, const Summary& summary = {});
 
@@ -27,19 +22,26 @@ std::string run_image(const RunRecord& record, const Summary& summary = {});
 // Nor can one of a later minor version, of which something might be lost. Throws Error(run_failed), which lists the differences.
 void check_layout(const RunHeader& header, const RunRecord& record, const std::string& path);
 
-// Columns of small tables that writer and reader go through: name, member, unit, what it is.
-inline constexpr struct {
-    const char* name;
-    std::int64_t Slice::*member;
-    const char* words;
-} slice_columns[] = {{"slice_split", &Slice::split, "0 valid, 1 test"},
-                     {"slice_segment", &Slice::segment, "index in the split's list of segments"},
-                     {"slice_overwrites", &Slice::overwrites, "overwrites of the key before it is read"},
-                     {"slice_distance_from", &Slice::distance_from, "least distance from last write to read, in tokens"},
-                     {"slice_distance_to", &Slice::distance_to, "greatest distance from last write to read, in tokens"}};
+// Columns of the small tables, which writer and reader go through: name, member, unit, what it is.
+template <class F>
+void for_columns(const Slice*, const F& column) {
+    column("slice_split", &Slice::split, "1", "0 valid, 1 test");
+    column("slice_segment", &Slice::segment, "1", "index in the split's list of segments");
+    column("slice_overwrites", &Slice::overwrites, "1", "overwrites of the key before it is read");
+    column("slice_distance_from", &Slice::distance_from, "1", "least distance from last write to read, in tokens");
+    column("slice_distance_to", &Slice::distance_to, "1", "greatest distance from last write to read, in tokens");
+    column("slice_label", &Slice::label, "", "slice in words");
+}
 
 template <class F>
-void for_start_columns(const F& column) {
+void for_columns(const SystemRow*, const F& column) {
+    column("seconds", &SystemRow::seconds, "s", "time since this start of the run");
+    column("tokens_per_second", &SystemRow::tokens_per_second, "s-1", "training tokens a second");
+    column("gpu_bytes_peak", &SystemRow::gpu_bytes_peak, "byte", "peak memory on the device");
+}
+
+template <class F>
+void for_columns(const RunStart*, const F& column) {
     column("host", &RunStart::host, "", "host name");
     column("device", &RunStart::device, "", "device");
     column("started", &RunStart::started, "", "time, UTC");
@@ -51,7 +53,7 @@ void for_start_columns(const F& column) {
 }
 
 template <class F>
-void for_artifact_columns(const F& column) {
+void for_columns(const Artifact*, const F& column) {
     column("path", &Artifact::path, "", "path from the run's folder");
     column("bytes", &Artifact::bytes, "byte", "size");
     column("sha256", &Artifact::sha256, "", "SHA-256 of the content");

@@ -44,27 +44,24 @@ std::vector<T> column(hid_t group, const std::string& name) {
     return hdf5::read<T>(hdf5::open_dataset(group, name));
 }
 
-// Fills the members of rows that are there already.
+// As many rows as the table's axis has. A column that is not there is one of a later minor version.
 template <class Row>
-auto column_reader(hid_t group, std::vector<Row>& rows) {
-    return [group, &rows](const char* name, auto Row::*member, auto...) {
-        if (!hdf5::exists(group, name)) return;  // of a later minor version
+std::vector<std::int64_t> read_table(hid_t group, const std::string& axis, std::vector<Row>& rows) {
+    std::vector<std::int64_t> index = column<std::int64_t>(group, axis);
+    rows.resize(index.size());
+    for_columns(static_cast<const Row*>(nullptr), [&](const char* name, auto Row::*member, auto...) {
+        if (!hdf5::exists(group, name)) return;
         auto values = column<std::decay_t<decltype(rows[0].*member)>>(group, name);
         trust(values, rows.size(), name);
         for (std::size_t i = 0; i < rows.size(); ++i) rows[i].*member = std::move(values[i]);
-    };
+    });
+    return index;
 }
 
 void read_log(hid_t root, RunRecord& record) {
-    const Handle system = hdf5::open_group(root, "system"), group = hdf5::open_group(root, "train");
-    record.time_step = column<std::int64_t>(system, "time_step");
-    record.seconds = column<double>(system, "seconds");
-    record.tokens_per_second = column<double>(system, "tokens_per_second");
-    record.gpu_bytes_peak = column<std::int64_t>(system, "gpu_bytes_peak");
-    const std::size_t measurements = record.time_step.size();
-    trust(record.seconds, measurements, "seconds");
-    trust(record.tokens_per_second, measurements, "tokens_per_second");
-    trust(record.gpu_bytes_peak, measurements, "gpu_bytes_peak");
+    const std::vector<std::int64_t> steps = read_table(hdf5::open_group(root, "system"), "time_step", record.system);
+    for (std::size_t i = 0; i < steps.size(); ++i) record.system[i].step = steps[i];
+    const Handle group = hdf5::open_group(root, "train");
     record.step = column<std::int64_t>(group, "step");
     for (const std::string& name : hdf5::children(group)) {
         if (name == "step") continue;
@@ -80,11 +77,7 @@ void read_eval(hid_t root, RunRecord& record, bool with_answers) {
     const Handle group = hdf5::open_group(root, "eval");
     if (with_answers) record.eval_step = column<std::int64_t>(group, "eval_step");
     if (!hdf5::exists(group, "slice")) return;
-    record.slices.resize(column<std::int64_t>(group, "slice").size());
-    const auto read_slices = column_reader(group, record.slices);
-    for (const auto& [name, member, words] : slice_columns) read_slices(name, member);
-    read_slices("slice_label", &Slice::label);
-
+    read_table(group, "slice", record.slices);
     record.answer_classes = column<std::string>(group, "answer_class");
     if (hdf5::exists(group, "policy")) {
         record.policies = column<std::string>(group, "policy");
@@ -115,8 +108,7 @@ void read_results(hid_t root, RunRecord& record) {
 }
 
 void read_origin(hid_t root, RunRecord& record) {
-    const Handle config = hdf5::open_group(root, "config"), provenance = hdf5::open_group(root, "provenance"),
-                 starts = hdf5::open_group(root, "starts"), artifacts = hdf5::open_group(root, "artifacts");
+    const Handle config = hdf5::open_group(root, "config"), provenance = hdf5::open_group(root, "provenance");
     const auto text = [](hid_t group, const std::string& name) {
         std::vector<std::string> value = column<std::string>(group, name);
         trust(value, 1, name);
@@ -129,8 +121,7 @@ void read_origin(hid_t root, RunRecord& record) {
     record.provenance = hdf5::read_properties(provenance, provenance_texts);
     record.git_diff = text(provenance, "git_diff");
 
-    record.starts.resize(column<std::int64_t>(starts, "start").size());
-    for_start_columns(column_reader(starts, record.starts));
+    read_table(hdf5::open_group(root, "starts"), "start", record.starts);
     for (std::size_t i = 0; i < record.starts.size(); ++i) {
         RunStart& start = record.starts[i];
         start.git_diff = i == 0 ? record.git_diff : record.starts[i - 1].git_diff;
@@ -140,8 +131,7 @@ void read_origin(hid_t root, RunRecord& record) {
         start.provenance = hdf5::read_properties(group, provenance_texts);
         if (hdf5::exists(group, "git_diff")) start.git_diff = text(group, "git_diff");
     }
-    record.artifacts.resize(column<std::int64_t>(artifacts, "artifact").size());
-    for_artifact_columns(column_reader(artifacts, record.artifacts));
+    read_table(hdf5::open_group(root, "artifacts"), "artifact", record.artifacts);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace palimpsest {
@@ -50,12 +51,23 @@ struct RunStart {
     double seconds = std::numeric_limits<double>::quiet_NaN();
 };
 
+// One measurement of time, at a step of the log.
+struct SystemRow {
+    std::int64_t step = 0;
+    double seconds = 0;  // since this start of the run
+    float tokens_per_second = 0;
+    std::int64_t gpu_bytes_peak = -1;  // -1: not measured
+};
+
 // A file beside run.h5.
 struct Artifact {
     std::string path;  // from the run's folder
     std::int64_t bytes = 0;
     std::string sha256;
 };
+
+// Name, value and unit of what /summary gets.
+using Summary = std::vector<std::tuple<std::string, double, std::string>>;
 
 // All that a file holds: read in one short read-only open, never held, never locked, and written whole. A column has as many rows
 // as its steps.
@@ -68,9 +80,7 @@ struct RunRecord : RunHeader {
     std::vector<double> loss_sum;              // [E, S]
     std::vector<std::string> policy_names;     // `policies` where they were scored, else empty
     std::vector<std::int64_t> policy_answers;  // [P, S, C], empty when not measured
-    std::vector<std::int64_t> time_step;
-    std::vector<double> seconds, tokens_per_second;
-    std::vector<std::int64_t> gpu_bytes_peak;
+    std::vector<SystemRow> system;
     std::map<std::string, double> summary;
     Attributes summary_attributes;
     std::vector<RunStart> starts;

@@ -4,12 +4,11 @@
 
 #include "store/run_record.h"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace palimpsest {
@@ -28,36 +27,48 @@ public:
     // Error(run_failed) where its columns and tables are not those that `header` asks for.
     static RunWriter reopen(const std::string& folder, const RunHeader& header, std::int64_t step, double flush_seconds,
                             MayWrite may_write = {});
-    RunWriter(RunWriter&&) noexcept;
-    RunWriter& operator=(RunWriter&&) noexcept;
+    RunWriter(const RunWriter&) = delete;
+    RunWriter& operator=(const RunWriter&) = delete;
     ~RunWriter();
+
+    const RunRecord& record() const { return record_; }  // what the next publication writes
 
     void train_row(std::int64_t step, std::span<const float> metrics);
     void eval_row(std::int64_t step, std::span<const std::int64_t> answers /* [S, C] */,
                   std::span<const double> loss_sum /* [S] */);
     // answers of the shallow policies on the same examples, once a run: [policy, S, C]
     void policy_answers(std::span<const std::int64_t> answers);
-    void system_row(std::int64_t step, double seconds, double tokens_per_second, std::int64_t gpu_bytes_peak);
+    void system_row(const SystemRow& row);
     // One row per (re)start. Its end is told by end_start, or by the next reopen: "lost", with step and time of the last row.
     void begin_start(const RunStart& start);
     void end_start(std::int64_t to_step, const std::string& reason, double seconds);
     double seconds() const;  // of all starts that have ended; NaN where an older version wrote down none
     // A file beside run.h5; a path named before is named anew. Published with the next flush. A checkpoint needs a flush() before
     // it gets its name: a run resumed from it needs every row up to its step.
-    void artifact(const std::string& path, std::int64_t bytes, const std::string& sha256);
+    void artifact(const Artifact& artifact);
     void flush();
 
     // Writes /summary and the status attribute ("finished", "failed", "interrupted": the states of run_folder.h), and publishes.
     // The caller then writes DONE (RunFolder). No call may follow.
-    void finish(const std::string& status,
-                const std::vector<std::tuple<std::string, double, std::string>>& summary /* name, value, unit */,
-                const Attributes& summary_attributes);
+    void finish(const std::string& status, const Summary& summary, const Attributes& summary_attributes);
 
 private:
-    struct Impl;
-    static std::unique_ptr<Impl> begin(const std::string& folder, double flush_seconds, MayWrite may_write);
-    explicit RunWriter(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
+    RunWriter(const std::string& folder, double flush_seconds, MayWrite may_write);
+    RunWriter(const std::string& folder, const RunHeader& header, double flush_seconds, MayWrite may_write);
+    RunWriter(const std::string& folder, const RunHeader& header, std::int64_t step, double flush_seconds, MayWrite may_write);
+    void begin_row(std::int64_t last, std::int64_t step);
+    void end_row();
+    std::string image(const Summary& summary) const;
+    void publish_with(const Summary& summary);
+
+    std::string path_;
+    RunRecord record_;
+    double flush_seconds_;
+    MayWrite may_write_;
+    bool changed_ = false, reopened_ = false, finished_ = false;
+    std::size_t gathered_ = 0;  // rows since the last publication
+    std::chrono::steady_clock::time_point last_publication_ = std::chrono::steady_clock::now();
+    double cost_ = 0;  // seconds that it took
 };
 
 }  // namespace palimpsest

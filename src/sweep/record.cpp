@@ -71,9 +71,8 @@ double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<
     return mean == AccuracyMean::examples ? sum / static_cast<double>(best.size()) : all.share();
 }
 
-std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,
-                                                                         const std::vector<std::int64_t>& policy_answers,
-                                                                         AccuracyMean mean) {
+Summary summary_values(const LaneResult& result, const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers,
+                       AccuracyMean mean) {
     const double stale =
         result.last.answers.empty() ? not_a_number : test_share(slices, result.last.answers.data(), Answer::stale, mean);
     return {{"test_accuracy", result.last.test_accuracy, "1"},

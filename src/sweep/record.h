@@ -7,7 +7,6 @@
 #include "train/trainer.h"
 
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace palimpsest {
@@ -25,9 +24,8 @@ struct PackFacts {
 RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer& trainer);
 
 // name, value, unit; for a run that came to its end.
-std::vector<std::tuple<std::string, double, std::string>> summary_values(const LaneResult& result, const std::vector<Slice>& slices,
-                                                                         const std::vector<std::int64_t>& policy_answers,
-                                                                         AccuracyMean mean);
+Summary summary_values(const LaneResult& result, const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers,
+                       AccuracyMean mean);
 // Accuracy on the test questions of the best shallow policy of each segment, averaged as accuracy is; NaN when none was scored.
 double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers, AccuracyMean mean);
 

@@ -212,26 +212,19 @@ void RunSession::open(Trainer& trainer, std::int64_t from) {
     // Lanes make their steps together: only one that is alone draws the terminal's line.
     reporter_.emplace(pack_.label, pack_.lanes > 1 ? ProgressMode::never : pack_.options.progress, &*log_);
     if (pack_.options.on_progress) reporter_->also(pack_.options.on_progress);
-    const std::string file = folder_.file("run.h5");
     const RunHeader header = run_header(run_, pack_, trainer);
-    std::optional<RunWriter> opened;
-    if (file_exists(file)) {
-        const RunRecord before = read_run(file, {.log = false, .slices = false, .answers = false, .origin = true});
-        if (const std::string other = other_program(before, header.provenance); !other.empty())
-            log_warning("{}another program goes on with this run: {}", prefix_, other);
-        opened.emplace(RunWriter::reopen(folder_.path(), header, from, spec.run.flush_seconds, may_write));
-    } else {
-        opened.emplace(RunWriter::create(folder_.path(), header, spec.run.flush_seconds, may_write));
-    }
-    if (!pack_.policy_answers.empty()) opened->policy_answers(pack_.policy_answers);
-    RunStart start;
-    start.host = host_name();
-    start.device = spec.run.device == Device::cpu ? "cpu" : "cuda";
-    start.from_step = from;
-    start.provenance = header.provenance;
-    start.git_diff = header.git_diff;
-    opened->begin_start(start);
-    writer_ = std::move(opened);
+    const double cadence = spec.run.flush_seconds;
+    writer_.reset(new RunWriter(file_exists(folder_.file("run.h5"))
+                                    ? RunWriter::reopen(folder_.path(), header, from, cadence, may_write)
+                                    : RunWriter::create(folder_.path(), header, cadence, may_write)));
+    if (const std::string other = other_program(writer_->record(), header.provenance); !other.empty())
+        log_warning("{}another program goes on with this run: {}", prefix_, other);
+    if (!pack_.policy_answers.empty()) writer_->policy_answers(pack_.policy_answers);
+    writer_->begin_start({.host = host_name(),
+                          .device = spec.run.device == Device::cpu ? "cpu" : "cuda",
+                          .from_step = from,
+                          .provenance = header.provenance,
+                          .git_diff = header.git_diff});
     const std::int64_t fixed = trainer.fixed_parameter_count();
     log_info("{} {}: {} parameters{}, {} of state at length {}", from > 0 ? fmt::format("from step {}:", from) : "run",
              folder_.path(), trainer.parameter_count(), fixed > 0 ? fmt::format(" (and {} drawn, not trained)", fixed) : "",
@@ -241,7 +234,7 @@ void RunSession::open(Trainer& trainer, std::int64_t from) {
 RunWriter& RunSession::writer() {
     if (phase_ != Phase::locked)
         throw Error(ExitCode::run_failed, "the run is closed");  // by a second signal, in the middle of a step
-    PALIMPSEST_ASSERT(writer_.has_value(), "'{}' was not opened", folder_.path());
+    PALIMPSEST_ASSERT(writer_ != nullptr, "'{}' was not opened", folder_.path());
     return *writer_;
 }
 
@@ -262,7 +255,7 @@ void RunSession::eval(const EvalResult& result) {
 void RunSession::progress(const Progress& progress) {
     {
         const std::lock_guard lock(mutex_);
-        writer().system_row(progress.step, seconds(), progress.tokens_per_second, -1);
+        writer().system_row({progress.step, seconds(), static_cast<float>(progress.tokens_per_second)});
     }
     reporter_->report(progress);
 }
@@ -314,8 +307,8 @@ void RunSession::end_finished(const LaneResult& result) {
     const std::string checkpoints = folder_.file("checkpoints");
     for (const std::int64_t step : train::checkpoint_steps(checkpoints)) {
         const std::string path = train::checkpoint_path(checkpoints, step);
-        writer().artifact(fs::path(path).lexically_relative(folder_.path()).string(),
-                          static_cast<std::int64_t>(fs::file_size(path)), sha256_file(path));
+        writer().artifact({fs::path(path).lexically_relative(folder_.path()).string(),
+                           static_cast<std::int64_t>(fs::file_size(path)), sha256_file(path)});
     }
     writer().end_start(std::max(from_, result.step), word(result.reason), seconds());
     const EvalSpec& eval = run_.spec.eval;

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -84,7 +85,7 @@ private:
 
     std::timed_mutex mutex_;  // guards all that follows, once the trainer runs
     Phase phase_ = Phase::before;
-    std::optional<RunWriter> writer_;
+    std::unique_ptr<RunWriter> writer_;
     std::chrono::steady_clock::time_point began_;
     std::optional<std::chrono::steady_clock::time_point> ended_;  // its last step, where other lanes went on
     std::int64_t from_ = 0, last_step_ = 0;

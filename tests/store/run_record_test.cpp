@@ -97,8 +97,8 @@ TEST_CASE("a finished run reads back as it was written") {
     CHECK(r.summary.at("test_accuracy") == 0.75);
     CHECK(r.summary.at("state_bytes") == 4096);
     CHECK(value<std::string>(r.summary_attributes, "selection") == "best valid_accuracy");
-    CHECK(r.tokens_per_second.size() == 250);
-    CHECK(r.tokens_per_second[0] == 1010);
+    CHECK(r.system.size() == 250);
+    CHECK(r.system[0].tokens_per_second == 1010);
     CHECK(column_of_texts(folder.file("run.h5"), "artifacts", "path") == std::vector<std::string>{"checkpoints/step-10.pt"});
     CHECK(column_of_texts(folder.file("run.h5"), "config", "overrides") == h.overrides);
 
@@ -151,8 +151,8 @@ TEST_CASE("resuming cuts the rows beyond the checkpoint and goes on") {
     CHECK(read_run(folder.file("run.h5")).eval_step.back() == 1100);
     writer.begin_start({.host = "host-b", .device = "cpu", .from_step = 1100});
     sample::add_rows(writer, 1101, 1300);
-    for (const std::int64_t bytes : {1, 2}) writer.artifact("checkpoints/a", bytes, "sum");
-    writer.artifact("checkpoints/b", 3, "sum");
+    for (const std::int64_t bytes : {1, 2}) writer.artifact({"checkpoints/a", bytes, "sum"});
+    writer.artifact({"checkpoints/b", 3, "sum"});
     writer.end_start(1300, "finished", 7);
     writer.finish("finished", sample::summary(), {});
 

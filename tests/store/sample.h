@@ -86,7 +86,7 @@ inline void add_rows(RunWriter& writer, std::int64_t first, std::int64_t last) {
         writer.train_row(step, metrics(step));
         if (step % 10 == 0) {
             writer.eval_row(step, answers(step), losses(step));
-            writer.system_row(step, 0.1 * static_cast<double>(step), 1000 + static_cast<double>(step), 1 << 20);
+            writer.system_row({step, 0.1 * static_cast<double>(step), 1000 + static_cast<float>(step), 1 << 20});
         }
     }
 }
@@ -107,7 +107,7 @@ inline void write_run(const std::string& folder, std::int64_t steps, const RunHe
     writer.begin_start({.host = "host-a", .device = "cpu"});
     writer.policy_answers(policy_answers());
     add_rows(writer, 1, steps);
-    writer.artifact("checkpoints/step-10.pt", 1234, std::string(64, 'a'));
+    writer.artifact({"checkpoints/step-10.pt", 1234, std::string(64, 'a')});
     writer.end_start(steps, "finished", 12.5);
     writer.finish("finished", summary(test_accuracy), {{"selection", std::string("best valid_accuracy")}});
 }
