@@ -25,4 +25,10 @@ inline std::string in_words(const Attribute& value) {
     return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
 
+// In words; "unknown" where there is none of that name.
+inline std::string words_under(const Attributes& attributes, std::string_view name) {
+    const Attribute* value = find(attributes, name);
+    return value == nullptr ? "unknown" : in_words(*value);
+}
+
 }  // namespace palimpsest

@@ -42,6 +42,12 @@ std::string reason() {
     return text.empty() ? "no reason given" : text;
 }
 
+// For the library's iterations over links and attributes.
+constexpr auto add_name = [](hid_t, const char* name, const auto*, void* names) -> herr_t {
+    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+    return 0;
+};
+
 [[noreturn]] void raise(const std::string& what) { throw Failure(fmt::format("cannot {}: {}", what, reason())); }
 
 Handle property_list(hid_t kind) { return Handle(H5Pcreate(kind), H5Pclose, "create property list"); }
@@ -200,28 +206,13 @@ Guard::Guard() : lock_(library_mutex()) {
     static_cast<void>(quiet);
 }
 
-Handle::Handle(hid_t id, Closer closer, const std::string& what) : id_(id), closer_(closer) {
+Handle::Handle(hid_t id, Closer closer, const std::string& what)
+    : id_(new hid_t(id), [closer](const hid_t* own) {
+          const Guard guard;
+          if (*own >= 0) closer(*own);
+          delete own;
+      }) {
     if (id < 0) raise(what);
-}
-
-Handle::Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, H5I_INVALID_HID)), closer_(other.closer_) {}
-
-Handle& Handle::operator=(Handle&& other) noexcept {
-    if (this != &other) {
-        close();
-        id_ = std::exchange(other.id_, H5I_INVALID_HID);
-        closer_ = other.closer_;
-    }
-    return *this;
-}
-
-Handle::~Handle() { close(); }
-
-void Handle::close() noexcept {
-    if (id_ < 0) return;
-    const Guard guard;
-    closer_(id_);
-    id_ = H5I_INVALID_HID;
 }
 
 void check(herr_t status, const std::string& what) {
@@ -290,16 +281,8 @@ std::vector<std::string> children(hid_t group) {
     unsigned order = 0;
     check(H5Pget_link_creation_order(creation, &order), "read creation order");
     const H5_index_t index = (order & H5P_CRT_ORDER_TRACKED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
-    H5G_info_t info;
-    check(H5Gget_info(group, &info), "read group");
     std::vector<std::string> names;
-    for (hsize_t i = 0; i < info.nlinks; ++i) {
-        const ssize_t length = H5Lget_name_by_idx(group, ".", index, H5_ITER_INC, i, nullptr, 0, H5P_DEFAULT);
-        std::string name(static_cast<std::size_t>(std::max<ssize_t>(length, 0)), '\0');
-        if (H5Lget_name_by_idx(group, ".", index, H5_ITER_INC, i, name.data(), name.size() + 1, H5P_DEFAULT) < 0)
-            raise("read a name in a group");
-        names.push_back(std::move(name));
-    }
+    check(H5Literate(group, index, H5_ITER_INC, nullptr, add_name, &names), "list a group");
     return names;
 }
 
@@ -414,15 +397,7 @@ std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
 Attributes read_attributes(hid_t object) {
     const Guard guard;
     std::vector<std::string> names;
-    hsize_t position = 0;
-    check(H5Aiterate2(
-              object, H5_INDEX_NAME, H5_ITER_NATIVE, &position,
-              [](hid_t, const char* name, const H5A_info_t*, void* result) -> herr_t {
-                  static_cast<std::vector<std::string>*>(result)->emplace_back(name);
-                  return 0;
-              },
-              &names),
-          "list attributes");
+    check(H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, add_name, &names), "list attributes");
     Attributes attributes;
     for (const std::string& name : names) {
         if (std::optional<Attribute> value = read_attribute(object, name)) attributes.emplace_back(name, std::move(*value));

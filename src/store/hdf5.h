@@ -10,6 +10,7 @@
 #include <hdf5.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -34,23 +35,16 @@ private:
     std::lock_guard<std::recursive_mutex> lock_;
 };
 
+// Closes what it holds with its last copy.
 class Handle {
 public:
     using Closer = herr_t (*)(hid_t);
-    Handle() = default;
     // Throws Failure when the library gave no handle; `what` says what was tried: "open dataset 'step'".
     Handle(hid_t id, Closer closer, const std::string& what);
-    Handle(Handle&& other) noexcept;
-    Handle& operator=(Handle&& other) noexcept;
-    ~Handle();
-
-    operator hid_t() const { return id_; }
+    operator hid_t() const { return *id_; }
 
 private:
-    void close() noexcept;
-
-    hid_t id_ = H5I_INVALID_HID;
-    Closer closer_ = nullptr;
+    std::shared_ptr<const hid_t> id_;
 };
 
 // Throws Failure when `status` is negative.

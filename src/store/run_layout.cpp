@@ -212,15 +212,10 @@ void check_layout(const RunHeader& header, const RunRecord& record, const std::s
         }
     }
     if (differences.empty()) return;
-    const auto fact = [&](const char* name) {
-        const Attribute* value = find(record.provenance, name);
-        const auto* text = value == nullptr ? nullptr : std::get_if<std::string>(value);
-        return text == nullptr ? std::string("unknown") : *text;
-    };
     fail(ExitCode::run_failed,
          "'{}' was begun by another version of this program (version {}, commit {}), and cannot be gone on with:\n  {}\n"
          "Go on with that version, or remove the folder to train the run from the beginning",
-         path, fact("version"), fact("commit"), join(differences, "\n  "));
+         path, words_under(record.provenance, "version"), words_under(record.provenance, "commit"), join(differences, "\n  "));
 }
 
 }  // namespace palimpsest

@@ -17,6 +17,9 @@
 #include <vector>
 
 namespace palimpsest {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LockText, host, pid, pid_namespace, process_start, token, created, heartbeat)
+
 namespace {
 
 using Json = nlohmann::json;
@@ -62,20 +65,11 @@ LockText new_lock() {
 }
 
 LockText parse_lock(const std::string& text) {
-    LockText lock;
     try {
-        const Json json = Json::parse(text);
-        lock.host = json.at("host");
-        lock.pid = json.at("pid");
-        lock.pid_namespace = json.at("pid_namespace");
-        lock.process_start = json.at("process_start");
-        lock.token = json.at("token");
-        lock.created = json.at("created");
-        lock.heartbeat = json.at("heartbeat");
+        return Json::parse(text).get<LockText>();
     } catch (const Json::exception&) {
         return {};
     }
-    return lock;
 }
 
 [[noreturn]] void cannot(const char* verb, const std::string& path, int error) {
@@ -89,11 +83,7 @@ std::string host_name() {
     return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
-std::string LockText::json() const {
-    const Json json = {{"host", host},   {"pid", pid},         {"pid_namespace", pid_namespace}, {"process_start", process_start},
-                       {"token", token}, {"created", created}, {"heartbeat", heartbeat}};
-    return json.dump(2) + "\n";
-}
+std::string LockText::json() const { return Json(*this).dump(2) + "\n"; }
 
 std::string LockText::holder() const { return pid == 0 ? "an unreadable LOCK" : fmt::format("pid {} on host {}", pid, host); }
 

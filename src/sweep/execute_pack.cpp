@@ -17,6 +17,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace palimpsest {
 namespace {
@@ -30,8 +31,8 @@ std::unique_ptr<Trainer> trainer_of(const RunSpec& spec, const Sessions& lanes) 
         return std::make_unique<Trainer>(spec, std::move(of_trainer));
     } catch (const Error&) {
         throw;
-    } catch (const std::exception& error) {
-        throw Error(ExitCode::run_failed, failure_of(error).message);  // no memory for so large a model
+    } catch (const std::exception&) {
+        throw Error(ExitCode::run_failed, failure_of(std::current_exception()).message);  // no memory for so large a model
     }
 }
 
@@ -56,11 +57,11 @@ void train_lanes(std::unique_ptr<Trainer> trainer, const Sessions& lanes, const 
                   cpu_model(), host_name());
         const std::vector<LaneResult> results = trainer->run(request.stop);
         for (std::size_t i = 0; i < lanes.size(); ++i) {
-            if (results[i].failure) lanes[i]->fail(failure_of(results[i].failure, results[i].step));
+            if (results[i].failure) lanes[i]->fail(results[i].failure, results[i].step);
             else lanes[i]->end(results[i], request);
         }
-    } catch (const std::exception& error) {
-        for (RunSession* lane : lanes) lane->fail(failure_of(error));
+    } catch (const std::exception&) {
+        for (RunSession* lane : lanes) lane->fail(std::current_exception());
     }
 }
 
@@ -68,8 +69,8 @@ void train_lanes(std::unique_ptr<Trainer> trainer, const Sessions& lanes, const 
 bool holds(RunSession* lane, bool (RunSession::*action)()) {
     try {
         return (lane->*action)();
-    } catch (const std::exception& error) {
-        lane->fail(failure_of(error));
+    } catch (const std::exception&) {
+        lane->fail(std::current_exception());
         return false;
     }
 }
@@ -79,19 +80,16 @@ void check_shapes(const std::vector<PackedRun>& runs) {
     for (const PackedRun& run : runs) {
         const RunSpec& other = run.run->spec;
         if (pack_shape(other) == pack_shape(first)) continue;
-        std::vector<std::string> keys;
+        std::set<std::string> keys;
         const Attributes here = flat_config(first.resolved), there = flat_config(other.resolved);
-        for (const auto* pair : {&here, &there}) {
-            const Attributes& opposite = pair == &here ? there : here;
-            for (const auto& entry : *pair) {
-                const bool known = std::find(keys.begin(), keys.end(), entry.first) != keys.end();
-                const bool same = std::find(opposite.begin(), opposite.end(), entry) != opposite.end();
-                if (!known && !same && !is_lane_key(entry.first)) keys.push_back(entry.first);
+        for (const auto& [one, opposite] : {std::pair(&here, &there), std::pair(&there, &here)})
+            for (const auto& [key, value] : *one) {
+                const Attribute* same = find(*opposite, key);
+                if ((same == nullptr || *same != value) && !is_lane_key(key)) keys.insert(key);
             }
-        }
         fail(ExitCode::usage,
              "the runs {} and {} cannot train as lanes of one model: they differ in {}; lanes may differ in {} alone",
-             short_id(first.id), short_id(other.id), join(keys, ", "), join(lane_keys(), ", "));
+             short_id(first.id), short_id(other.id), join({keys.begin(), keys.end()}, ", "), join(lane_keys(), ", "));
     }
 }
 

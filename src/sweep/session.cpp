@@ -44,17 +44,12 @@ void point_latest_to(const std::string& folder, const std::string& experiment) {
     if (error) fs::remove(temporary, error);
 }
 
-std::string fact(const Attributes& facts, const char* name) {
-    const Attribute* value = find(facts, name);
-    return value == nullptr ? "unknown" : in_words(*value);
-}
-
 // In what the program that goes on with a run differs from the one that left it: "commit 1a2b (before: 3c4d)"; "" where in nothing.
 std::string other_program(const RunRecord& record, const Attributes& now) {
     if (record.starts.empty()) return "";
     std::vector<std::string> words;
     for (const char* name : {"version", "commit", "dirty", "libtorch"}) {
-        const std::string here = fact(now, name), before = fact(record.starts.back().provenance, name);
+        const std::string here = words_under(now, name), before = words_under(record.starts.back().provenance, name);
         if (here != before) words.push_back(fmt::format("{} {} (before: {})", name, here, before));
     }
     return join(words, ", ");
@@ -81,17 +76,6 @@ const char* word(StopReason reason) {
     return "?";
 }
 
-std::int64_t longest_length(const TaskSpec& task) {
-    std::int64_t length = 0;
-    for (const auto* list : {&task.train, &task.valid, &task.test}) {
-        for (const SegmentSpec& segment : *list) {
-            const Value* value = segment.resolved.find("length");
-            if (value != nullptr) length = std::max<std::int64_t>(length, std::stoll(value->text));
-        }
-    }
-    return length;
-}
-
 // Its process was killed between the end of its file and DONE.
 bool is_complete(const std::string& file) {
     try {
@@ -103,28 +87,22 @@ bool is_complete(const std::string& file) {
 
 }  // namespace
 
-RunFailure failure_of(const std::exception& error) {
-    const std::string text = error.what();
-    // The CPU's allocator throws what any other check of LibTorch throws.
-    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-                        dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-                        text.find("DefaultCPUAllocator") != std::string::npos;
-    // LibTorch puts a stack trace under its messages, of either form.
-    const std::string first_lines = text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #0: ")));
-    return memory ? RunFailure{"oom", "out of memory: " + first_lines, -1} : RunFailure{"error", first_lines, -1};
-}
-
 RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step) {
-    RunFailure failure;
+    const std::int64_t at = step > 0 ? step : -1;
     try {
         std::rethrow_exception(thrown);
     } catch (const std::exception& error) {
-        failure = failure_of(error);
+        const std::string text = error.what();
+        // The CPU's allocator throws what any other check of LibTorch throws.
+        const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                            dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                            text.find("DefaultCPUAllocator") != std::string::npos;
+        // LibTorch puts a stack trace under its messages, of either form.
+        const std::string first_lines = text.substr(0, std::min(text.find("\nException raised from"), text.find("\nframe #0: ")));
+        return memory ? RunFailure{"oom", "out of memory: " + first_lines, at} : RunFailure{"error", first_lines, at};
     } catch (...) {  // a listener's end must not throw
-        failure = {"error", "it is not known why", -1};
+        return {"error", "it is not known why", at};
     }
-    failure.step = step > 0 ? step : -1;
-    return failure;
 }
 
 RunSession::RunSession(const PlannedRun& run, const std::string& folder, const PackFacts& pack)
@@ -228,7 +206,7 @@ void RunSession::open(Trainer& trainer, std::int64_t from) {
     const std::int64_t fixed = trainer.fixed_parameter_count();
     log_info("{} {}: {} parameters{}, {} of state at length {}", from > 0 ? fmt::format("from step {}:", from) : "run",
              folder_.path(), trainer.parameter_count(), fixed > 0 ? fmt::format(" (and {} drawn, not trained)", fixed) : "",
-             format_bytes(trainer.state_bytes()), longest_length(spec.task));
+             format_bytes(trainer.state_bytes()), trainer.state_length());
 }
 
 RunWriter& RunSession::writer() {
@@ -273,7 +251,7 @@ void RunSession::checkpoint_written(const std::string& path, std::int64_t step) 
 void RunSession::warning(const std::string& message) { log_warning("{}{}", prefix_, message); }
 
 void RunSession::ended(const LaneResult& result) {
-    if (result.failure) return fail(failure_of(result.failure, result.step));
+    if (result.failure) return fail(result.failure, result.step);
     const std::lock_guard lock(mutex_);
     ended_ = Clock::now();
     if (result.reason == StopReason::non_finite && phase_ == Phase::locked)
@@ -330,9 +308,9 @@ void RunSession::end_finished(const LaneResult& result) {
     folder_.write_done();
 }
 
-void RunSession::fail(const RunFailure& failure) {
+void RunSession::fail(const std::exception_ptr& thrown, std::int64_t step) {
     const std::lock_guard lock(mutex_);
-    if (phase_ != Phase::ended) end_failed(failure);
+    if (phase_ != Phase::ended) end_failed(failure_of(thrown, step));
 }
 
 void RunSession::end_failed(const RunFailure& failure) {

@@ -21,8 +21,7 @@
 namespace palimpsest {
 
 // What FAILED.json says of what was thrown: its kind, and the first lines of its message.
-RunFailure failure_of(const std::exception& error);
-RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step);
+RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step = -1);
 
 // A session is opened (lock, then open) and ended once (end, fail, or close_now from another thread). What goes wrong with its
 // folder meanwhile is thrown at the trainer, which ends that lane alone.
@@ -43,7 +42,7 @@ public:
     void open(Trainer& trainer, std::int64_t from);
     // Write how the run ended, and give the lock back. Where the lock is another's by now, nothing more is written.
     void end(const LaneResult& result, const StopRequest& request);
-    void fail(const RunFailure& failure);
+    void fail(const std::exception_ptr& thrown, std::int64_t step = -1);
 
     // Called from another thread.
     void heartbeat();

@@ -204,5 +204,6 @@ std::int64_t Trainer::parameter_count() const { return impl_->model.parameters()
 std::int64_t Trainer::fixed_parameter_count() const { return impl_->model.parameters().fixed_count(); }
 
 std::int64_t Trainer::state_bytes() { return impl_->model.state_bytes(impl_->segments.longest); }
+std::int64_t Trainer::state_length() const { return impl_->segments.longest; }
 
 }  // namespace palimpsest

@@ -102,6 +102,7 @@ public:
     std::int64_t parameter_count() const;              // trained
     std::int64_t fixed_parameter_count() const;        // drawn, not trained
     std::int64_t state_bytes();                        // at the longest segment
+    std::int64_t state_length() const;                 // of that segment
 
 private:
     struct Impl;
