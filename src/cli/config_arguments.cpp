@@ -20,10 +20,7 @@ void print_plan(const ConfigArguments& arguments, const Experiment& experiment) 
     const std::vector<RunSize> sizes = inspect_runs(experiment.runs, inspection);
     std::size_t listed = 0;
     std::vector<std::string> header = {"id"};
-    std::vector<std::string> varied;  // a run does not list keys that it does not use
-    for (const PlannedRun& run : experiment.runs)
-        for (const auto& [key, value] : run.varied)
-            if (std::find(varied.begin(), varied.end(), key) == varied.end()) varied.push_back(key);
+    const std::vector<std::string> varied = swept_keys(experiment.runs);
     header.insert(header.end(), varied.begin(), varied.end());
     for (const char* column : {"steps", "parameters", "state", "action"}) header.push_back(column);
     Table table(header);

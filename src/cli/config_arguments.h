@@ -4,7 +4,7 @@
 #include "cli/app.h"
 #include "config/spec.h"
 #include "sweep/options.h"
-#include "sweep/outcome.h"
+#include "sweep/plan.h"
 #include "sweep/stop.h"
 
 #include <string>

@@ -63,7 +63,8 @@ ExitCode resume(const Arguments& arguments, const Session& session) {
     ExecuteOptions options;
     options.command = shell_line(session.command);
     options.progress = progress_mode(arguments.progress);
-    return tell_outcome(execute_run(planned, experiment, folder, sweep, human_name(planned), options, request), request);
+    return tell_outcome(execute_pack(experiment, {{&planned, folder}}, sweep, human_name(planned), options, request).front(),
+                        request);
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ ExitCode run(const ConfigArguments& arguments, const Session& session) {
     const std::string sweep = experiment.is_sweep ? sweep_id(experiment) : "";  // the record of the run names its sweep
     static_cast<void>(inspect_runs({planned}, {experiment.lanes, {folder}}));
     options.inspected = true;
-    return tell_outcome(execute_run(planned, experiment, folder, sweep, human_name(planned), options, request), request);
+    return tell_outcome(execute_pack(experiment, {{&planned, folder}}, sweep, human_name(planned), options, request).front(),
+                        request);
 }
 
 }  // namespace

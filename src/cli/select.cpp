@@ -46,16 +46,12 @@ std::vector<Found> find_all(const SelectArguments& arguments) {
     return all;
 }
 
-// Returns the runs of a place and the keys that were swept.
-std::pair<std::vector<SweepRun>, std::vector<std::string>> plan_of(const Place& place) {
-    if (place.kind == Place::Kind::sweep) {
-        Manifest manifest = read_manifest(place.folder);
-        return {std::move(manifest.runs), std::move(manifest.varied)};
-    }
+std::vector<SweepRun> runs_of(const Place& place) {
+    if (place.kind == Place::Kind::sweep) return read_manifest(place.folder).runs;
     std::vector<SweepRun> runs;
     for (const std::string& folder : find_run_folders(place.folder)) runs.push_back({"", folder, {}});
     if (runs.empty()) fail(ExitCode::usage, "no runs in '{}'", place.folder);
-    return {std::move(runs), {}};
+    return runs;
 }
 
 // Tells of runs in a sweep's folder that its plan does not name: those of an earlier config, or started alone.
@@ -97,9 +93,9 @@ Selection select_runs(const SelectArguments& arguments, RunParts parts) {
     std::set<fs::path> reached;
     std::int64_t again = 0;
     for (const Found& found : all) {
-        auto [runs, swept] = plan_of(found.place);
+        std::vector<SweepRun> runs = runs_of(found.place);
         tell_others(found, runs);
-        for (const std::string& key : swept)
+        for (const std::string& key : swept_keys(runs))
             if (std::find(selection.swept.begin(), selection.swept.end(), key) == selection.swept.end())
                 selection.swept.push_back(key);
         const auto is_known = [&](const SweepRun& run) {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "store/run_reader.h"
-#include "store/run_state.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +15,16 @@ struct SweepRun {
     std::vector<std::pair<std::string, std::string>> varied;  // swept keys and values, in expansion order
     std::string config = {};                                  // resolved YAML, as the plan has it; "" where there is none
 };
+
+// The keys that are swept, in the order of the grid; a run does not list keys that it does not use.
+template <class Run>
+std::vector<std::string> swept_keys(const std::vector<Run>& runs) {
+    std::vector<std::string> keys;
+    for (const Run& run : runs)
+        for (const auto& [key, value] : run.varied)
+            if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    return keys;
+}
 
 struct CollectedRun {
     SweepRun run;

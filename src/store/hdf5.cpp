@@ -62,6 +62,14 @@ Handle creation_list(hid_t kind, bool has_links) {
     return list;
 }
 
+// What tells the order in which the links, or the attributes, of a group were created; their names where it was not kept.
+H5_index_t index_of(hid_t group, herr_t (*order_kept)(hid_t, unsigned*)) {
+    const Handle creation(H5Gget_create_plist(group), H5Pclose, "read group properties");
+    unsigned order = 0;
+    check(order_kept(creation, &order), "read creation order");
+    return (order & H5P_CRT_ORDER_TRACKED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
+}
+
 Handle text_type() {
     Handle type(H5Tcopy(H5T_C_S1), H5Tclose, "copy text type");
     check(H5Tset_size(type, H5T_VARIABLE), "set text size");
@@ -277,12 +285,8 @@ bool is_group(hid_t parent, const std::string& name) {
 
 std::vector<std::string> children(hid_t group) {
     const Guard guard;
-    const Handle creation(H5Gget_create_plist(group), H5Pclose, "read group properties");
-    unsigned order = 0;
-    check(H5Pget_link_creation_order(creation, &order), "read creation order");
-    const H5_index_t index = (order & H5P_CRT_ORDER_TRACKED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
     std::vector<std::string> names;
-    check(H5Literate(group, index, H5_ITER_INC, nullptr, add_name, &names), "list a group");
+    check(H5Literate(group, index_of(group, H5Pget_link_creation_order), H5_ITER_INC, nullptr, add_name, &names), "list a group");
     return names;
 }
 
@@ -394,13 +398,14 @@ std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
     return take_texts(pointer)[0];
 }
 
-Attributes read_attributes(hid_t object) {
+Attributes read_attributes(hid_t group) {
     const Guard guard;
     std::vector<std::string> names;
-    check(H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, add_name, &names), "list attributes");
+    check(H5Aiterate2(group, index_of(group, H5Pget_attr_creation_order), H5_ITER_INC, nullptr, add_name, &names),
+          "list attributes");
     Attributes attributes;
     for (const std::string& name : names) {
-        if (std::optional<Attribute> value = read_attribute(object, name)) attributes.emplace_back(name, std::move(*value));
+        if (std::optional<Attribute> value = read_attribute(group, name)) attributes.emplace_back(name, std::move(*value));
     }
     return attributes;
 }

@@ -91,7 +91,7 @@ void write_attribute(hid_t object, const std::string& name, const Attribute& val
 void write_attribute(hid_t object, const std::string& name, std::span<const std::string> values);
 void write_attribute(hid_t object, const std::string& name, std::span<const std::int8_t> values);
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name);
-Attributes read_attributes(hid_t object);  // the scalar ones
+Attributes read_attributes(hid_t group);  // the scalar ones, in order of creation where the file tracks it
 // Attributes of a group, of any length: texts beyond 64 KB become datasets of the same name. Reading merges both, except `but`.
 void write_properties(hid_t group, const Attributes& properties);
 Attributes read_properties(hid_t group, std::span<const std::string_view> but);

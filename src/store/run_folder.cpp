@@ -8,13 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <filesystem>
 
 namespace palimpsest {
 namespace {
 
 using Json = nlohmann::json;
-namespace fs = std::filesystem;
 
 constexpr std::size_t longest_human = 80;
 
@@ -57,16 +55,12 @@ std::string RunFolder::lost_record() const {
 std::optional<RunFailure> RunFolder::failure() const {
     const std::string path = file("FAILED.json");
     if (!file_exists(path)) return std::nullopt;
-    RunFailure failure;
     try {
         const Json json = Json::parse(read_file(path));
-        failure = {json.at("reason"), json.at("message"), json.at("step")};
+        return RunFailure{json.at("reason"), json.at("message"), json.at("step")};
     } catch (const Json::exception& error) {
-        failure = {"error", fmt::format("'{}' cannot be understood: {}", path, error.what()), -1};
+        return RunFailure{"error", fmt::format("'{}' cannot be understood: {}", path, error.what())};
     }
-    std::error_code unknown;
-    failure.written = fs::last_write_time(path, unknown);
-    return failure;
 }
 
 std::string RunFolder::holder() const {

@@ -3,11 +3,10 @@
 #pragma once
 
 #include "store/run_lock.h"
-#include "store/run_state.h"
+#include "store/run_record.h"
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +18,6 @@ struct RunFailure {
     std::string reason;  // non_finite, oom, error, interrupted, requeue
     std::string message;
     std::int64_t step = -1;
-    std::filesystem::file_time_type written = {};  // when the file was; the writer does not set it
     bool operator==(const RunFailure&) const = default;
 };
 

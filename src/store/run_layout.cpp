@@ -5,7 +5,6 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "store/hdf5.h"
-#include "store/run_state.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -101,11 +100,17 @@ void write_system(hid_t file, const RunRecord& record) {
     plottable(group, "tokens_per_second", {"time_step"});
 }
 
-void write_summary(hid_t file, const RunRecord& record, const Summary& summary) {
+// Units of what /summary holds; of all else "1".
+constexpr std::pair<std::string_view, const char*> summary_units[] = {
+    {"seconds", "s"}, {"state_bytes", "byte"}, {"tokens_per_second", "s-1"}};
+
+void write_summary(hid_t file, const RunRecord& record) {
     const Handle group = hdf5::create_group(file, "summary");
-    for (const auto& [name, value, unit] : summary) {
+    for (const auto& [name, value] : record.summary) {
         check_metric_name(name);
-        hdf5::write_scalar(group, name, value, {unit});
+        const auto* unit =
+            std::find_if(std::begin(summary_units), std::end(summary_units), [&](const auto& u) { return u.first == name; });
+        hdf5::write_scalar(group, name, value, {unit == std::end(summary_units) ? "1" : unit->second});
     }
     for (const auto& [name, value] : record.summary_attributes) hdf5::write_attribute(group, name, value);
 }
@@ -154,7 +159,7 @@ void publish(const std::string& bytes, const std::string& path) {
     }
 }
 
-std::string run_image(const RunRecord& record, const Summary& summary) {
+std::string run_image(const RunRecord& record) {
     const hdf5::Guard guard;
     const Handle file = hdf5::create_file();
     const Handle root = hdf5::open_group(file, "/");
@@ -174,7 +179,7 @@ std::string run_image(const RunRecord& record, const Summary& summary) {
     write_train(root, record);
     write_eval(root, record);
     write_system(root, record);
-    write_summary(root, record, summary);
+    write_summary(root, record);
     write_config(root, record);
     write_provenance(root, record);
     write_table(root, "starts", "start", "start or resumption of the run", record.starts);
@@ -197,9 +202,8 @@ void check_layout(const RunHeader& header, const RunRecord& record, const std::s
     if (minor(record.format_version) > minor(format_version)) compare("format", {record.format_version}, {format_version});
     compare("columns of the training log", columns(record), columns(header));
     compare("kinds of answers", record.answer_classes, header.slices.empty() ? std::vector<std::string>{} : header.answer_classes);
-    // A file has none of them where they were not scored.
-    if (!record.policy_names.empty())
-        compare("shallow policies", record.policy_names, header.slices.empty() ? std::vector<std::string>{} : header.policies);
+    if (!record.policies.empty())  // older versions wrote none of them where they were not scored
+        compare("shallow policies", record.policies, header.slices.empty() ? std::vector<std::string>{} : header.policies);
     const std::size_t there = record.slices.size(), wanted = header.slices.size();
     if (there != wanted) {
         differences.push_back(fmt::format("slices of the evaluation: there {}; here {}", there, wanted));

@@ -15,8 +15,8 @@ inline constexpr const char* conventions = "CF-1.8";
 // Lower case letters, digits, underscore: an identifier in every reader's language.
 void check_metric_name(const std::string& name);
 
-// The bytes of a run's file that holds this record and, once it has ended, this summary. Throws hdf5::Failure.
-std::string run_image(const RunRecord& record, const Summary& summary = {});
+// The bytes of a run's file that holds this record. Throws hdf5::Failure.
+std::string run_image(const RunRecord& record);
 
 // A file whose columns and tables are others than this version writes cannot be gone on with: its rows would be a mixture of both.
 // Nor can one of a later minor version, of which something might be lost. Throws Error(run_failed), which lists the differences.

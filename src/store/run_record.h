@@ -3,14 +3,21 @@
 
 #include "store/attributes.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <vector>
 
 namespace palimpsest {
+
+// The states of a run, as its folder tells them (run_folder.h). Their names, in order of their codes, stand in files: never
+// renumber them.
+enum class RunState { fresh, running, finished, failed, interrupted, lost };
+inline constexpr std::string_view state_names[] = {"fresh", "running", "finished", "failed", "interrupted", "lost"};
+inline const char* to_string(RunState state) { return state_names[static_cast<std::size_t>(state)].data(); }
 
 struct Metric {
     std::string name, units, long_name;  // name: lower case letters, digits, underscore
@@ -65,9 +72,6 @@ struct Artifact {
     std::int64_t bytes = 0;
     std::string sha256;
 };
-
-// Name, value and unit of what /summary gets.
-using Summary = std::vector<std::tuple<std::string, double, std::string>>;
 
 // All that a file holds: read in one short read-only open, never held, never locked, and written whole. A column has as many rows
 // as its steps.

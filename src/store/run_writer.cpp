@@ -72,7 +72,7 @@ RunWriter::RunWriter(const std::string& folder, const RunHeader& header, double 
         check_metric_name(metric.name);
         record_.train[metric.name];
     }
-    if (!create_file(path_, image({}))) fail(ExitCode::run_failed, "'{}' exists already; a run's file is never overwritten", path_);
+    if (!create_file(path_, image())) fail(ExitCode::run_failed, "'{}' exists already; a run's file is never overwritten", path_);
 }
 
 RunWriter::RunWriter(const std::string& folder, const RunHeader& header, std::int64_t step, double flush_seconds,
@@ -104,16 +104,16 @@ RunWriter::~RunWriter() {
     }
 }
 
-std::string RunWriter::image(const Summary& summary) const {
+std::string RunWriter::image() const {
     try {
-        return run_image(record_, summary);
+        return run_image(record_);
     } catch (const hdf5::Failure& failure) {
         fail(ExitCode::run_failed, "cannot write '{}': {}", path_, failure.what());
     }
 }
 
-void RunWriter::publish_with(const Summary& summary) {
-    const std::string bytes = image(summary);
+void RunWriter::publish_all() {
+    const std::string bytes = image();
     if (may_write_) may_write_();
     publish(bytes, path_);
     changed_ = false;
@@ -121,9 +121,9 @@ void RunWriter::publish_with(const Summary& summary) {
 }
 
 void RunWriter::flush() {
-    if (!changed_ || finished_) return;
+    if (!changed_) return;
     const Clock::time_point start = Clock::now();
-    publish_with({});
+    publish_all();
     last_publication_ = Clock::now();
     cost_ = seconds_since(start);
 }
@@ -195,7 +195,6 @@ void RunWriter::end_start(std::int64_t to_step, const std::string& reason, doubl
     start.reason = reason;
     start.seconds = seconds;
     changed_ = true;
-    flush();
 }
 
 double RunWriter::seconds() const {
@@ -210,13 +209,15 @@ void RunWriter::artifact(const Artifact& artifact) {
     changed_ = true;
 }
 
-void RunWriter::finish(const std::string& status, const Summary& summary, const Attributes& summary_attributes) {
+void RunWriter::finish(const std::string& status, const std::map<std::string, double>& summary,
+                       const Attributes& summary_attributes) {
     PALIMPSEST_ASSERT(!finished_, "finish() of {} twice", path_);
     record_.status = status;
     record_.finished = now_utc();
+    record_.summary = summary;
     record_.summary_attributes = summary_attributes;
     try {
-        publish_with(summary);
+        publish_all();
     } catch (...) {  // the run has not ended so, and may end otherwise
         remove_end(record_);
         changed_ = true;

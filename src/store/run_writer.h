@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,18 +40,20 @@ public:
     // answers of the shallow policies on the same examples, once a run: [policy, S, C]
     void policy_answers(std::span<const std::int64_t> answers);
     void system_row(const SystemRow& row);
-    // One row per (re)start. Its end is told by end_start, or by the next reopen: "lost", with step and time of the last row.
+    // One row per (re)start, published at once. Its end is told by end_start, or by the next reopen: "lost", with step and time of
+    // the last row.
     void begin_start(const RunStart& start);
     void end_start(std::int64_t to_step, const std::string& reason, double seconds);
-    double seconds() const;  // of all starts that have ended; NaN where an older version wrote down none
+    double seconds() const;  // of all starts; NaN while one has not ended, and where an older version wrote down none
     // A file beside run.h5; a path named before is named anew. Published with the next flush. A checkpoint needs a flush() before
     // it gets its name: a run resumed from it needs every row up to its step.
     void artifact(const Artifact& artifact);
     void flush();
 
-    // Writes /summary and the status attribute ("finished", "failed", "interrupted": the states of run_folder.h), and publishes.
+    // Writes /summary and the status attribute ("finished", "failed", "interrupted": the names of RunState), and publishes.
     // The caller then writes DONE (RunFolder). No call may follow.
-    void finish(const std::string& status, const Summary& summary, const Attributes& summary_attributes);
+    void finish(const std::string& status, const std::map<std::string, double>& summary, const Attributes& summary_attributes);
+    bool finished() const { return finished_; }
 
 private:
     RunWriter(const std::string& folder, double flush_seconds, MayWrite may_write);
@@ -58,8 +61,8 @@ private:
     RunWriter(const std::string& folder, const RunHeader& header, std::int64_t step, double flush_seconds, MayWrite may_write);
     void begin_row(std::int64_t last, std::int64_t step);
     void end_row();
-    std::string image(const Summary& summary) const;
-    void publish_with(const Summary& summary);
+    std::string image() const;
+    void publish_all();
 
     std::string path_;
     RunRecord record_;

@@ -24,13 +24,9 @@ constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // Swept keys in order of expansion, then whatever else differs between the runs.
 std::vector<std::string> varying_keys(const std::vector<CollectedRun>& runs) {
-    std::vector<std::string> keys;
-    const auto add = [&](const std::string& key) {
-        if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
-    };
-    for (const CollectedRun& run : runs) {
-        for (const auto& [key, value] : run.run.varied) add(key);
-    }
+    std::vector<SweepRun> planned;
+    for (const CollectedRun& run : runs) planned.push_back(run.run);
+    std::vector<std::string> keys = swept_keys(planned);
     std::map<std::string, std::pair<std::set<Attribute>, std::size_t>> seen;  // values and holders
     std::size_t known = 0;
     for (const CollectedRun& run : runs) {
@@ -42,7 +38,8 @@ std::vector<std::string> varying_keys(const std::vector<CollectedRun>& runs) {
         }
     }
     for (const auto& [key, found] : seen)
-        if (found.first.size() > 1 || found.second < known) add(key);
+        if ((found.first.size() > 1 || found.second < known) && std::find(keys.begin(), keys.end(), key) == keys.end())
+            keys.push_back(key);
     return keys;
 }
 

@@ -49,11 +49,12 @@ std::string line_of(const RunOutcome& outcome, bool told) {
 class SweepExecution {
 public:
     SweepExecution(const Experiment& experiment, const Manifest& plan, const ExecuteOptions& options, const StopRequest& request)
-        : experiment_(experiment), plan_(plan), options_(options), request_(request) {
+        : experiment_(experiment), plan_(plan), head_(plan), options_(options), request_(request) {
         for (const SweepRun& run : plan.runs) {
             outcomes_.emplace_back();
             outcomes_.back().folder = run.folder;
         }
+        head_.runs.clear();
     }
 
     std::vector<RunOutcome> perform() {
@@ -142,7 +143,7 @@ private:
         if (runs.size() > 1)
             log_info("{} {} train as lanes of one model", place(runs), plural(static_cast<std::int64_t>(runs.size()), "run"));
         WorkOrder order;
-        order.manifest = manifest_yaml(plan_, runs);
+        order.manifest = manifest_yaml(part_of_plan(runs));
         order.folder = sweep_folder(options_.results, experiment_.name);
         order.workers = workers_at_most();
         if (experiment_.runs[runs.front()].spec.run.threads == 0) order.threads = threads();
@@ -152,6 +153,12 @@ private:
         } catch (const Error& error) {
             for (const std::size_t i : runs) settle(i, RunState::failed, error.what());
         }
+    }
+
+    Manifest part_of_plan(const std::vector<std::size_t>& runs) const {
+        Manifest part = head_;
+        for (const std::size_t i : runs) part.runs.push_back(plan_.runs[i]);
+        return part;
     }
 
     // A run that another process has finished, or is at.
@@ -255,6 +262,7 @@ private:
 
     const Experiment& experiment_;
     const Manifest& plan_;
+    Manifest head_;  // without its runs
     const ExecuteOptions& options_;
     const StopRequest& request_;
     std::vector<RunOutcome> outcomes_;

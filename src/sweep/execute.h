@@ -3,7 +3,6 @@
 
 #include "config/spec.h"
 #include "sweep/options.h"
-#include "sweep/outcome.h"
 #include "sweep/plan.h"
 #include "sweep/stop.h"
 

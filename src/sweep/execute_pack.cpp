@@ -10,7 +10,6 @@
 #include "sweep/inspect.h"
 #include "sweep/machine.h"
 #include "sweep/pack.h"
-#include "sweep/plan.h"
 #include "sweep/session.h"
 
 #include <algorithm>
@@ -43,7 +42,6 @@ void train_lanes(std::unique_ptr<Trainer> trainer, const Sessions& lanes, const 
     try {
         if (!trainer) trainer = trainer_of(spec, lanes);
         const std::int64_t from = trainer->resume();
-        pack.slices = trainer->slices();
         pack.policy_answers = spec.eval.policies ? trainer->policy_answers() : std::vector<std::int64_t>();
         for (std::size_t i = 0; i < lanes.size(); ++i) {
             if (trainer->failure(i)) continue;
@@ -120,7 +118,7 @@ void keep_fit_lanes(Sessions& lanes) {
 std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::vector<PackedRun>& runs, const std::string& sweep,
                                      const std::string& label, const ExecuteOptions& options, const StopRequest& request) {
     check_shapes(runs);
-    PackFacts pack{experiment, options, sweep, label, runs.size(), {}, {}};
+    PackFacts pack{experiment, options, sweep, label, runs.size(), {}};
     std::vector<std::unique_ptr<RunSession>> all;
     Sessions lanes;
     for (const PackedRun& run : runs) {
@@ -148,11 +146,6 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
     std::vector<RunOutcome> outcomes;
     for (const auto& lane : all) outcomes.push_back(lane->outcome());
     return outcomes;
-}
-
-RunOutcome execute_run(const PlannedRun& run, const Experiment& experiment, const std::string& folder, const std::string& sweep,
-                       const std::string& label, const ExecuteOptions& options, const StopRequest& request) {
-    return execute_pack(experiment, {{&run, folder}}, sweep, label, options, request).front();
 }
 
 }  // namespace palimpsest

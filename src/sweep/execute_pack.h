@@ -3,7 +3,7 @@
 
 #include "config/spec.h"
 #include "sweep/options.h"
-#include "sweep/outcome.h"
+#include "sweep/plan.h"
 #include "sweep/stop.h"
 
 #include <string>
@@ -21,9 +21,5 @@ struct PackedRun {
 // is thrown where none can start, before anything is created.
 std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::vector<PackedRun>& runs, const std::string& sweep,
                                      const std::string& label, const ExecuteOptions& options, const StopRequest& request);
-
-// Trains a pack of one.
-RunOutcome execute_run(const PlannedRun& run, const Experiment& experiment, const std::string& folder, const std::string& sweep,
-                       const std::string& label, const ExecuteOptions& options, const StopRequest& request);
 
 }  // namespace palimpsest

@@ -37,17 +37,29 @@ struct Decision {
 };
 Decision decide(const RunFolder& folder);
 
+// What became of a run. Its folder alone tells: whoever trained it, in this process or in another, wrote its end there.
+struct RunOutcome {
+    std::string folder, run_id, human;
+    RunState state = RunState::fresh;
+    bool skipped = false;  // nothing was done: the run was finished before, or another process is at it
+    std::string
+        message;  // why it is not finished: "interrupted at step 400", "running: pid 4711 on host a", the error that ended it
+    double valid_accuracy = 0, test_accuracy = 0, best_policy = 0, seconds = 0;  // of a finished run; NaN where not recorded
+};
+
+// Reads the outcome from the run's folder. A finished run whose record cannot be read counts as failed.
+RunOutcome read_outcome(const PlannedRun& run, const std::string& folder);
+
 // The plan of a sweep, complete in itself. manifest.yaml in the sweep's folder holds it, frozen before the first run starts:
 // workers read it instead of the config.
 struct Manifest {
     std::string name, sweep_id, created, command, source_yaml;
     std::vector<std::string> overrides;
-    std::vector<SweepRun> runs;       // folders as paths from here; their configs empty where an older version wrote the file
-    std::vector<std::string> varied;  // swept keys, in the order of the grid
+    // Their folders as paths that this process can open; their configs empty where an older version wrote the file.
+    std::vector<SweepRun> runs;
 };
 Manifest plan_sweep(const Experiment& experiment, const std::string& results, const std::string& command);
 std::string manifest_yaml(const Manifest& manifest);
-std::string manifest_yaml(const Manifest& manifest, const std::vector<std::size_t>& runs);  // with these runs only
 
 // Error(usage) when `folder` has none, or one that cannot be understood.
 Manifest read_manifest(const std::string& folder);

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <numeric>
 #include <set>
 #include <sstream>
 #include <unordered_map>
@@ -108,20 +107,11 @@ Manifest plan_sweep(const Experiment& experiment, const std::string& results, co
     for (std::size_t i = 0; i < experiment.runs.size(); ++i) {
         const PlannedRun& run = experiment.runs[i];
         manifest.runs.push_back({run.spec.id, std::move(folders[i]), run.varied, emit_yaml(run.spec.resolved)});
-        for (const auto& [key, value] : run.varied)
-            if (std::find(manifest.varied.begin(), manifest.varied.end(), key) == manifest.varied.end())
-                manifest.varied.push_back(key);
     }
     return manifest;
 }
 
 std::string manifest_yaml(const Manifest& manifest) {
-    std::vector<std::size_t> all(manifest.runs.size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    return manifest_yaml(manifest, all);
-}
-
-std::string manifest_yaml(const Manifest& manifest, const std::vector<std::size_t>& runs) {
     Value head = Value::map(), overrides = Value::list(), source = Value::map();
     for (const std::string& word : manifest.overrides) overrides.items.push_back(fields::write(word));
     head.set("format", fields::write(std::string(manifest_format)));
@@ -131,8 +121,7 @@ std::string manifest_yaml(const Manifest& manifest, const std::vector<std::size_
     head.set("command", fields::write(manifest.command));
     head.set("overrides", std::move(overrides));
     std::string yaml = emit_yaml(head) + "runs:\n";
-    for (const std::size_t i : runs) {
-        const SweepRun& run = manifest.runs[i];
+    for (const SweepRun& run : manifest.runs) {
         Value varied = Value::map();
         for (const auto& [key, value] : run.varied) varied.set(key, Value::scalar(value, true));
         yaml += fmt::format("  - id: \"{}\"\n    folder: {}\n    varied: {}\n    config: {}", run.run_id,
@@ -158,7 +147,8 @@ PlanInForce::PlanInForce(const std::string& folder, Manifest& plan) : lock_((mak
         if (there.sweep_id == plan.sweep_id) {
             std::unordered_map<std::string, std::string> folders;
             for (const SweepRun& run : there.runs) folders[run.run_id] = run.folder;
-            for (SweepRun& run : plan.runs) run.folder = folders.at(run.run_id);
+            for (SweepRun& run : plan.runs)
+                if (const auto found = folders.find(run.run_id); found != folders.end()) run.folder = found->second;
             return;
         }
         if (!alone)
@@ -195,11 +185,8 @@ Manifest parse_manifest(const std::string& path, const std::string& yaml, const 
         SweepRun run;
         run.run_id = text_of(item, "id", path);
         run.folder = folder + "/" + folder_of_run(item, path);
-        for (const Value::Entry& entry : need(item, "varied", Value::Kind::map, path).entries) {
+        for (const Value::Entry& entry : need(item, "varied", Value::Kind::map, path).entries)
             run.varied.emplace_back(entry.key, entry.value.text);
-            if (std::find(manifest.varied.begin(), manifest.varied.end(), entry.key) == manifest.varied.end())
-                manifest.varied.push_back(entry.key);
-        }
         if (format == manifest_format) run.config = text_of(item, "config", path);
         manifest.runs.push_back(std::move(run));
     }

@@ -114,7 +114,6 @@ ProgressReporter::ProgressReporter(std::string label, ProgressMode mode, RunLog*
 ProgressReporter::~ProgressReporter() { erase_live_line(); }
 
 void ProgressReporter::report(const Progress& progress) {
-    if (listener_) listener_(progress);
     const bool live = mode_ != ProgressMode::never && show_live_line(live_line({{label_, "", progress}}, "", live_width()));
     const auto now = std::chrono::steady_clock::now();
     if (progress.step < progress.steps && now - last_line_ < interval_) return;

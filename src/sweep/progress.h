@@ -6,7 +6,6 @@
 #include "train/trainer.h"
 
 #include <chrono>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,14 +52,12 @@ public:
     ~ProgressReporter();  // erases the live line
     ProgressReporter(const ProgressReporter&) = delete;
     ProgressReporter& operator=(const ProgressReporter&) = delete;
-    void also(std::function<void(const Progress&)> listener) { listener_ = std::move(listener); }
     void report(const Progress& progress);
 
 private:
     std::string label_;
     ProgressMode mode_;
     RunLog* log_;
-    std::function<void(const Progress&)> listener_;
     std::chrono::milliseconds interval_;
     std::chrono::steady_clock::time_point last_line_;
 };

@@ -71,25 +71,23 @@ double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<
     return mean == AccuracyMean::examples ? sum / static_cast<double>(best.size()) : all.share();
 }
 
-Summary summary_values(const LaneResult& result, const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers,
-                       AccuracyMean mean) {
-    const double stale =
-        result.last.answers.empty() ? not_a_number : test_share(slices, result.last.answers.data(), Answer::stale, mean);
-    return {{"test_accuracy", result.last.test_accuracy, "1"},
-            {"valid_accuracy", result.last.valid_accuracy, "1"},
-            {"test_stale_rate", stale, "1"},
-            {"best_step", static_cast<double>(result.best.step), "1"},
-            {"best_valid_accuracy", result.best.valid_accuracy, "1"},
-            {"best_test_accuracy", result.best.test_accuracy, "1"},
-            {"best_policy_accuracy", best_policy_accuracy(slices, policy_answers, mean), "1"},
-            {"final_loss", result.final_loss, "1"},
-            {"steps", static_cast<double>(result.step), "1"},
-            {"parameters", static_cast<double>(result.parameters), "1"},
-            {"fixed_parameters", static_cast<double>(result.fixed_parameters), "1"},
-            {"state_bytes", static_cast<double>(result.state_bytes), "byte"},
-            {"state_length", static_cast<double>(result.state_length), "1"},
-            {"seconds", result.seconds, "s"},
-            {"tokens_per_second", result.tokens_per_second, "s-1"}};
+std::map<std::string, double> summary_values(const LaneResult& result, const RunRecord& record, AccuracyMean mean) {
+    const std::vector<std::int64_t>& answers = result.last.answers;
+    return {{"test_accuracy", result.last.test_accuracy},
+            {"valid_accuracy", result.last.valid_accuracy},
+            {"test_stale_rate", answers.empty() ? not_a_number : test_share(record.slices, answers.data(), Answer::stale, mean)},
+            {"best_step", static_cast<double>(result.best.step)},
+            {"best_valid_accuracy", result.best.valid_accuracy},
+            {"best_test_accuracy", result.best.test_accuracy},
+            {"best_policy_accuracy", best_policy_accuracy(record.slices, record.policy_answers, mean)},
+            {"final_loss", result.final_loss},
+            {"steps", static_cast<double>(result.step)},
+            {"parameters", static_cast<double>(result.parameters)},
+            {"fixed_parameters", static_cast<double>(result.fixed_parameters)},
+            {"state_bytes", static_cast<double>(result.state_bytes)},
+            {"state_length", static_cast<double>(result.state_length)},
+            {"seconds", result.seconds},
+            {"tokens_per_second", result.tokens_per_second}};
 }
 
 }  // namespace palimpsest

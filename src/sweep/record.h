@@ -6,6 +6,7 @@
 #include "sweep/options.h"
 #include "train/trainer.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,12 @@ struct PackFacts {
     std::string sweep;  // its id; "" for a run alone
     std::string label;  // of the live line
     std::size_t lanes = 1;
-    std::vector<Slice> slices;
     std::vector<std::int64_t> policy_answers;  // empty: not scored
 };
 RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer& trainer);
 
-// name, value, unit; for a run that came to its end.
-Summary summary_values(const LaneResult& result, const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers,
-                       AccuracyMean mean);
+// Of a run that came to its end, whose evaluations and policy answers stand in `record`.
+std::map<std::string, double> summary_values(const LaneResult& result, const RunRecord& record, AccuracyMean mean);
 // Accuracy on the test questions of the best shallow policy of each segment, averaged as accuracy is; NaN when none was scored.
 double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers, AccuracyMean mean);
 

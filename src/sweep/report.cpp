@@ -3,7 +3,6 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "store/compare.h"
-#include "sweep/plan.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "store/collect.h"
-#include "sweep/outcome.h"
+#include "sweep/plan.h"
 
 #include <string>
 #include <vector>

@@ -7,7 +7,6 @@
 #include "store/run_lock.h"
 #include "store/run_reader.h"
 #include "sweep/machine.h"
-#include "sweep/plan.h"
 #include "train/checkpoint.h"
 
 #include <c10/util/Exception.h>
@@ -65,16 +64,7 @@ bool set_aside(const std::string& path, const std::string& ending) {
     return true;
 }
 
-const char* word(StopReason reason) {
-    switch (reason) {
-        case StopReason::finished: return "finished";
-        case StopReason::early_stop: return "early_stop";
-        case StopReason::interrupted: return "interrupted";
-        case StopReason::non_finite: return "non_finite";
-        case StopReason::failed: return "error";
-    }
-    return "?";
-}
+const char* word(StopReason reason) { return stop_reason_names[static_cast<std::size_t>(reason)]; }
 
 // Its process was killed between the end of its file and DONE.
 bool is_complete(const std::string& file) {
@@ -189,7 +179,6 @@ void RunSession::open(Trainer& trainer, std::int64_t from) {
     static_cast<void>(create_file(folder_.file("config.yaml"), emit_yaml(spec.resolved)));
     // Lanes make their steps together: only one that is alone draws the terminal's line.
     reporter_.emplace(pack_.label, pack_.lanes > 1 ? ProgressMode::never : pack_.options.progress, &*log_);
-    if (pack_.options.on_progress) reporter_->also(pack_.options.on_progress);
     const RunHeader header = run_header(run_, pack_, trainer);
     const double cadence = spec.run.flush_seconds;
     writer_.reset(new RunWriter(file_exists(folder_.file("run.h5"))
@@ -235,6 +224,7 @@ void RunSession::progress(const Progress& progress) {
         const std::lock_guard lock(mutex_);
         writer().system_row({progress.step, seconds(), static_cast<float>(progress.tokens_per_second)});
     }
+    if (pack_.options.on_progress) pack_.options.on_progress(progress);
     reporter_->report(progress);
 }
 
@@ -304,7 +294,7 @@ void RunSession::end_finished(const LaneResult& result) {
                  eval.select_by == SelectBy::valid ? "valid" : "test",
                  eval.select_by == SelectBy::valid ? result.last.valid_accuracy : result.last.test_accuracy,
                  run_.spec.train.early_stop);
-    writer().finish("finished", summary_values(recorded, pack_.slices, pack_.policy_answers, eval.mean), attributes);
+    writer().finish("finished", summary_values(recorded, writer().record(), eval.mean), attributes);
     folder_.write_done();
 }
 
@@ -330,7 +320,7 @@ void RunSession::end_failed(const RunFailure& failure) {
         try_to([&] { folder_.heartbeat(0s); });
         log_error("{}{}", prefix_, failure.message);
         try_to([&] {
-            if (!writer_) return;
+            if (!writer_ || writer_->finished()) return;  // a whole record stands there: DONE alone is missing
             writer_->end_start(failure.step, failure.reason, seconds());
             writer_->finish("failed", {}, {});
         });
@@ -379,7 +369,10 @@ void RunSession::close_now(const StopRequest& request, std::chrono::steady_clock
     if (!lock || phase_ != Phase::locked) return;
     phase_ = Phase::ended;
     folder_.heartbeat(0s);
-    if (writer_) writer_->end_start(last_step_, request.reason(), seconds());
+    if (writer_) {
+        writer_->end_start(last_step_, request.reason(), seconds());
+        writer_->flush();
+    }
     folder_.write_failed({request.reason(), "stopped at once by a second signal", -1});
     folder_.unlock();
     log_info("stopped at once; what was logged since the last checkpoint will be made again\nresume with: {}",

@@ -5,7 +5,7 @@
 #include "core/log.h"
 #include "store/run_folder.h"
 #include "store/run_writer.h"
-#include "sweep/outcome.h"
+#include "sweep/plan.h"
 #include "sweep/progress.h"
 #include "sweep/record.h"
 #include "sweep/stop.h"

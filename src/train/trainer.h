@@ -45,6 +45,7 @@ public:
 };
 
 enum class StopReason { finished, early_stop, interrupted, non_finite, failed };
+inline constexpr const char* stop_reason_names[] = {"finished", "early_stop", "interrupted", "non_finite", "error"};
 
 struct LaneResult {
     StopReason reason = StopReason::finished;

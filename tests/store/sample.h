@@ -97,8 +97,8 @@ inline std::vector<std::int64_t> policy_answers() {
     return counts;
 }
 
-inline std::vector<std::tuple<std::string, double, std::string>> summary(double test_accuracy = 0.75) {
-    return {{"test_accuracy", test_accuracy, "1"}, {"best_step", 90, "1"}, {"state_bytes", 4096, "byte"}};
+inline std::map<std::string, double> summary(double test_accuracy = 0.75) {
+    return {{"test_accuracy", test_accuracy}, {"best_step", 90}, {"state_bytes", 4096}};
 }
 
 // A whole run of `steps` steps, finished.

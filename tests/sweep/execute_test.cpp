@@ -38,7 +38,8 @@ ExecuteOptions into(const TemporaryFolder& folder) {
 }
 
 RunOutcome run_once(const Experiment& plan, const ExecuteOptions& options, const StopRequest& request) {
-    return execute_run(plan.runs[0], plan, planned_folders(options.results, plan).front(), "", "test", options, request);
+    return execute_pack(plan, {{&plan.runs[0], planned_folders(options.results, plan).front()}}, "", "test", options, request)
+        .front();
 }
 
 bool has(const Attributes& attributes, const std::string& name, const Attribute& value) {

@@ -216,7 +216,9 @@ TEST_CASE("a pack that was stopped goes on, without the lanes that are done or b
 
 TEST_CASE("a worker reads the plan that was frozen") {
     const Experiment plan = experiment("{grid: {model.mixer: [delta, softmax], train.lr: [1e-3, 1e-2]}, seeds: 2}");
-    const std::string yaml = manifest_yaml(plan_sweep(plan, "results", "palimpsest sweep lanes.yaml"), {3, 6});
+    Manifest planned = plan_sweep(plan, "results", "palimpsest sweep lanes.yaml");
+    planned.runs = {planned.runs[3], planned.runs[6]};
+    const std::string yaml = manifest_yaml(planned);
     const Manifest manifest = parse_manifest("manifest.yaml", yaml, "results/lanes");
     const std::vector<std::string> ids = {plan.runs[6].spec.id, plan.runs[3].spec.id};
     const Experiment again = planned_experiment("manifest.yaml", manifest, ids, registry_catalog());

@@ -97,7 +97,7 @@ TEST_CASE("a manifest holds the whole plan and is read back") {
     CHECK(manifest.command == "palimpsest sweep x.yaml");
     CHECK(manifest.created == planned.created);
     CHECK(manifest.source_yaml == plan.source_yaml);
-    CHECK(manifest.varied == std::vector<std::string>{"task", "model.mixer"});
+    CHECK(swept_keys(manifest.runs) == std::vector<std::string>{"task", "model.mixer"});
     REQUIRE(manifest.runs.size() == 4);
     const std::vector<std::string> folders = planned_folders(results.path, plan);
     for (std::size_t i = 0; i < 4; ++i) {
@@ -125,7 +125,7 @@ TEST_CASE("a plan of any size is read back") {
     REQUIRE(again.runs.size() == 10'000);
     CHECK(again.runs[9'999].folder == plan.runs[9'999].folder);
     CHECK(again.runs[9'999].config == config);
-    CHECK(again.varied == std::vector<std::string>{"a", "b", "c", "seed"});
+    CHECK(swept_keys(again.runs) == std::vector<std::string>{"a", "b", "c", "seed"});
 }
 
 TEST_CASE("a manifest that another wrote is understood, or refused with what to do") {

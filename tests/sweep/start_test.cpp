@@ -70,7 +70,7 @@ std::string started(const Experiment& plan, const std::string& results) {
         ExecuteOptions options;
         options.results = results;
         static_cast<void>(
-            execute_run(plan.runs[0], plan, planned_folders(results, plan).front(), "", "test", options, StopRequest()));
+            execute_pack(plan, {{&plan.runs[0], planned_folders(results, plan).front()}}, "", "test", options, StopRequest()));
     });
 }
 
