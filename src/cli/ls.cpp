@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "store/answers.h"
 #include "store/run_folder.h"
 #include "store/run_reader.h"
 

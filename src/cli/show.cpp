@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "store/best_policy.h"
+#include "store/answers.h"
 #include "store/compare.h"
 #include "sweep/plan.h"
 
@@ -38,52 +38,31 @@ std::vector<std::string> last_lines(const std::string& path) {
     return lines;
 }
 
-// `Counts` holds, for one kind of slices, the number of answers of each class, and the slices.
-struct Counts {
-    std::vector<std::int64_t> model;
-    std::set<const Slice*> slices;
-};
-
-double share(const std::vector<std::int64_t>& counts, std::size_t answer_class) {
-    std::int64_t all = 0;
-    for (const std::int64_t count : counts) all += count;
-    return all > 0 ? static_cast<double>(counts[answer_class]) / static_cast<double>(all) : 0;
-}
-
 class Accuracies {
 public:
-    explicit Accuracies(const RunRecord& record)
-        : record_(record), classes_(record.answer_classes.size()), slices_(record.slices.size()) {}
+    explicit Accuracies(const RunRecord& record) : record_(record) {}
 
-    bool empty() const { return record_.eval_step.empty() || slices_ == 0; }
+    bool empty() const { return record_.eval_step.empty() || record_.slices.empty(); }
 
     // Returns a table of the test questions of the last evaluation, grouped by what `name_of` returns for their slice.
     std::string table(const std::string& title,
                       const std::function<std::pair<std::int64_t, std::string>(const Slice&)>& name_of) const {
-        std::map<std::pair<std::int64_t, std::string>, Counts> groups;
-        for (std::size_t s = 0; s < slices_; ++s) {
-            if (record_.slices[s].split != 1) continue;
-            Counts& counts = groups[name_of(record_.slices[s])];
-            counts.model.resize(classes_);
-            counts.slices.insert(&record_.slices[s]);
-            for (std::size_t c = 0; c < classes_; ++c)
-                counts.model[c] += record_.answers[((record_.eval_step.size() - 1) * slices_ + s) * classes_ + c];
-        }
+        const auto group_of = [&](const Slice& slice) { return slice.split == 1 ? std::optional(name_of(slice)) : std::nullopt; };
         const bool stale = may_be_stale(record_);
         std::vector<std::string> header = {title, "answers", "accuracy"};
         if (stale) header.push_back("stale");
         if (!record_.policy_answers.empty()) header.insert(header.end(), {"best policy", "(which)"});
         Table table(header);
-        for (const auto& [key, counts] : groups) {
-            std::int64_t answers = 0;
-            for (const std::int64_t count : counts.model) answers += count;
-            std::vector<std::string> row = {key.second, std::to_string(answers), fmt::format("{:.3f}", share(counts.model, 0))};
-            if (stale) row.push_back(fmt::format("{:.3f}", share(counts.model, 1)));
+        for (const auto& [key, counts] : tally(record_.slices, answers_at(record_, record_.eval_step.size() - 1), group_of)) {
+            const auto percent = [&, &own = counts](std::size_t answer_class) {
+                return fmt::format("{:.3f}", own.all() > 0 ? own.share(answer_class) : 0);
+            };
+            std::vector<std::string> row = {key.second, std::to_string(counts.all()), percent(0)};
+            if (stale) row.push_back(percent(1));
             if (!record_.policy_answers.empty()) {
-                PolicyShare best;
-                const auto here = [&slices = counts.slices](const Slice& slice) { return slices.contains(&slice); };
-                for (const auto& [segment, share] : best_policies(record_.slices, classes_, record_.policy_answers, here))
-                    best += share;
+                const auto here = [&, &name = key](const Slice& slice) { return group_of(slice) == name; };
+                const PolicyShare best =
+                    sum(best_policies(record_.slices, record_.answer_classes.size(), record_.policy_answers, here));
                 std::vector<std::string> which;
                 for (const std::size_t policy : best.policies) which.push_back(record_.policy_names[policy]);
                 row.push_back(best.all > 0 ? fmt::format("{:.3f}", best.share()) : "-");
@@ -96,7 +75,6 @@ public:
 
 private:
     const RunRecord& record_;
-    std::size_t classes_, slices_;
 };
 
 nlohmann::json slices_json(const RunRecord& record) {

@@ -1,10 +1,11 @@
 #include "core/error.h"
 #include "core/text.h"
-#include "store/best_policy.h"
+#include "store/answers.h"
 #include "store/compare.h"
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace palimpsest {
@@ -52,48 +53,26 @@ Column column_of(const Slice& slice, Along along) {
     return {};
 }
 
-struct Share {
-    std::int64_t hits = 0, all = 0;
-    double value() const { return static_cast<double>(hits) / static_cast<double>(all); }
-};
-
-// By column, of one table of counts [S, C].
-std::map<Column, Share> shares(const RunRecord& record, const std::int64_t* counts, const Measure& measure, Along along) {
-    const std::size_t classes = record.answer_classes.size();
-    const auto answer = std::find(record.answer_classes.begin(), record.answer_classes.end(), measure.answer);
-    const auto counted = static_cast<std::size_t>(answer - record.answer_classes.begin());
-    std::map<Column, Share> columns;
-    if (counted == classes) return columns;
-    for (std::size_t s = 0; s < record.slices.size(); ++s) {
-        if (record.slices[s].split != measure.split) continue;
-        Share& share = columns[column_of(record.slices[s], along)];
-        share.hits += counts[s * classes + counted];
-        for (std::size_t c = 0; c < classes; ++c) share.all += counts[s * classes + c];
-    }
-    std::erase_if(columns, [](const auto& column) { return column.second.all == 0; });
-    return columns;
-}
-
 std::map<Column, double> rates(const RunRecord& record, const Measure& measure, Along along) {
-    const std::size_t table = record.slices.size() * record.answer_classes.size();
+    const auto column = [&](const Slice& slice) {
+        return slice.split == measure.split ? std::optional(column_of(slice, along)) : std::nullopt;
+    };
     std::map<Column, double> out;
     if (measure.policies) {
-        std::map<Column, PolicyShare> columns;
+        std::set<Column> columns;
         for (const Slice& slice : record.slices)
-            if (slice.split == measure.split) columns[column_of(slice, along)];
-        for (auto& [column, share] : columns) {
-            const auto here = [&, &name = column](const Slice& slice) {
-                return slice.split == measure.split && column_of(slice, along) == name;
-            };
-            for (const auto& [segment, best] :
-                 best_policies(record.slices, record.answer_classes.size(), record.policy_answers, here))
-                share += best;
-            if (share.all > 0) out.emplace(column, share.share());
+            if (const auto here = column(slice)) columns.insert(*here);
+        for (const Column& here : columns) {
+            const PolicyShare best = sum(best_policies(record.slices, record.answer_classes.size(), record.policy_answers,
+                                                       [&](const Slice& slice) { return column(slice) == here; }));
+            if (best.all > 0) out.emplace(here, best.share());
         }
-    } else if (table > 0 && !record.eval_step.empty()) {
-        for (const auto& [column, share] : shares(record, &record.answers[(record.eval_step.size() - 1) * table], measure, along))
-            out.emplace(column, share.value());
+        return out;
     }
+    const auto answer = std::find(record.answer_classes.begin(), record.answer_classes.end(), measure.answer);
+    if (record.eval_step.empty() || answer == record.answer_classes.end()) return out;
+    for (const auto& [here, found] : tally(record.slices, answers_at(record, record.eval_step.size() - 1), column))
+        if (found.all() > 0) out.emplace(here, found.share(static_cast<std::size_t>(answer - record.answer_classes.begin())));
     return out;
 }
 

@@ -1,6 +1,7 @@
 #include "store/export.h"
 
 #include "core/error.h"
+#include "store/answers.h"
 #include "store/compare.h"  // segment_label
 #include "store/run_reader.h"
 
@@ -8,81 +9,65 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <optional>
 #include <set>
+#include <type_traits>
 
 namespace palimpsest {
 namespace {
 
+// A value as either format has it.
 struct Cell {
-    enum class Kind { missing, number, infinite, text };
-    Kind kind = Kind::missing;
-    std::string text;
+    std::string csv, json = "null";
 };
 
-Cell cell(std::int64_t value) { return {Cell::Kind::number, fmt::format("{}", value)}; }
-
-template <class Float>
-Cell cell_of_float(Float value) {
-    if (std::isnan(value)) return {};
-    return {std::isinf(value) ? Cell::Kind::infinite : Cell::Kind::number, fmt::format("{}", value)};
+std::string json_text(const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
-Cell cell(double value) { return cell_of_float(value); }
-Cell cell(float value) { return cell_of_float(value); }
-Cell cell(const std::string& text) { return {Cell::Kind::text, text}; }
+
+Cell cell(const std::string& text) {
+    if (text.find_first_of(",\"\r\n") == std::string::npos) return {text, json_text(text)};
+    std::string quoted = "\"";
+    for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+    return {quoted + "\"", json_text(text)};
+}
+
+template <class Number>
+requires std::is_arithmetic_v<Number> Cell cell(Number value) {
+    const std::string text = fmt::format("{}", value);
+    if (std::isfinite(static_cast<double>(value))) return {text, text};
+    return {std::isnan(static_cast<double>(value)) ? "" : text};
+}
 
 class Writer {
 public:
-    Writer(std::vector<std::string> columns, ExportFormat format, const std::function<void(std::string_view)>& write)
-        : columns_(std::move(columns)), csv_(format == ExportFormat::csv), write_(write) {
-        if (csv_) {
-            for (std::size_t i = 0; i < columns_.size(); ++i) buffer_ += (i ? "," : "") + quoted(columns_[i]);
-            buffer_ += "\n";
-        } else {
-            buffer_ = "[";
-        }
+    Writer(const std::vector<std::string>& columns, ExportFormat format, const std::function<void(std::string_view)>& write)
+        : csv_(format == ExportFormat::csv), write_(write) {
+        for (const std::string& name : columns) columns_.push_back(cell(name));
+        if (csv_) row(columns_);
     }
 
     void row(const std::vector<Cell>& cells) {
         PALIMPSEST_ASSERT(cells.size() == columns_.size(), "cells {}, columns {}", cells.size(), columns_.size());
-        if (!csv_) buffer_ += rows_ == 0 ? "\n{" : ",\n{";
-        for (std::size_t i = 0; i < cells.size(); ++i) {
-            if (csv_) buffer_ += (i ? "," : "") + (cells[i].kind == Cell::Kind::text ? quoted(cells[i].text) : cells[i].text);
-            else buffer_ += (i ? ", " : "") + json_text(columns_[i]) + ": " + json(cells[i]);
-        }
+        if (!csv_) buffer_ += rows_++ == 0 ? "[\n{" : ",\n{";
+        for (std::size_t i = 0; i < cells.size(); ++i)
+            buffer_ += (i == 0 ? "" : csv_ ? "," : ", ") + (csv_ ? cells[i].csv : columns_[i].json + ": " + cells[i].json);
         buffer_ += csv_ ? "\n" : "}";
-        ++rows_;
         if (buffer_.size() > 1 << 16) flush();
     }
 
     void end() {
-        if (!csv_) buffer_ += rows_ == 0 ? "]\n" : "\n]\n";
+        if (!csv_) buffer_ += rows_ == 0 ? "[]\n" : "\n]\n";
         flush();
     }
 
 private:
-    static std::string quoted(const std::string& text) {
-        if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-        std::string out = "\"";
-        for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-        return out + "\"";
-    }
-
-    static std::string json_text(const std::string& text) {
-        return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    }
-
-    static std::string json(const Cell& cell) {
-        if (cell.kind == Cell::Kind::text) return json_text(cell.text);
-        return cell.kind == Cell::Kind::number ? cell.text : "null";
-    }
-
     void flush() {
         write_(buffer_);
         buffer_.clear();
     }
 
-    std::vector<std::string> columns_;
+    std::vector<Cell> columns_;
     bool csv_;
     const std::function<void(std::string_view)>& write_;
     std::string buffer_;
@@ -111,31 +96,20 @@ bool add_train(Writer& writer, const RunRecord& record, const Cells& run_cells, 
     return !record.step.empty();
 }
 
-// Slices that become one row: those of a segment, or each by itself.
-struct Counts {
-    std::size_t slice;  // the first of them
-    std::vector<std::int64_t> answers;
-    double loss_sum = 0;
-};
-
 bool add_evals(Writer& writer, const RunRecord& record, const Cells& run_cells, const std::vector<std::string>& classes,
                bool by_slice) {
-    const std::size_t slices = record.slices.size(), width = record.answer_classes.size();
     for (std::size_t e = 0; e < record.eval_step.size(); ++e) {
-        std::map<std::pair<std::int64_t, std::int64_t>, Counts> rows;
-        for (std::size_t s = 0; s < slices; ++s) {
-            const Slice& slice = record.slices[s];
-            const auto key = by_slice ? std::pair<std::int64_t, std::int64_t>(static_cast<std::int64_t>(s), 0)
-                                      : std::pair(slice.split, slice.segment);
-            Counts& counts = rows.try_emplace(key, Counts{s, std::vector<std::int64_t>(width), 0}).first->second;
-            for (std::size_t c = 0; c < width; ++c) counts.answers[c] += record.answers[(e * slices + s) * width + c];
-            counts.loss_sum += record.loss_sum[e * slices + s];
-        }
-        for (const auto& [key, counts] : rows) {
-            const Slice& slice = record.slices[counts.slice];
-            std::int64_t all = 0;
-            for (const std::int64_t count : counts.answers) all += count;
-            const auto count_of = [&, &answers = counts.answers](const std::string& name) -> std::optional<std::int64_t> {
+        // A row each for the slices of a segment, or for each slice.
+        const auto row_of = [&](const Slice& slice) {
+            return std::optional(by_slice ? std::pair(&slice - record.slices.data(), std::int64_t{0})
+                                          : std::pair(slice.split, slice.segment));
+        };
+        for (const auto& [key, counts] : tally(record.slices, answers_at(record, e), row_of)) {
+            const Slice& slice = record.slices[counts.slices.front()];
+            const std::int64_t all = counts.all();
+            double loss_sum = 0;
+            for (const std::size_t s : counts.slices) loss_sum += record.loss_sum[e * record.slices.size() + s];
+            const auto count_of = [&, &answers = counts.by_class](const std::string& name) -> std::optional<std::int64_t> {
                 const auto found = std::find(record.answer_classes.begin(), record.answer_classes.end(), name);
                 if (found == record.answer_classes.end()) return std::nullopt;
                 return answers[static_cast<std::size_t>(found - record.answer_classes.begin())];
@@ -151,7 +125,7 @@ bool add_evals(Writer& writer, const RunRecord& record, const Cells& run_cells, 
                     row.push_back(cell(value));
             row.push_back(cell(all));
             row.push_back(share(static_cast<double>(count_of("correct").value_or(0))));
-            row.push_back(share(counts.loss_sum));
+            row.push_back(share(loss_sum));
             for (const std::string& name : classes) {
                 const auto count = count_of(name);
                 row.push_back(count ? cell(*count) : Cell{});

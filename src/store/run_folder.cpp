@@ -3,7 +3,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/time.h"
-#include "store/run_reader.h"
 
 #include <nlohmann/json.hpp>
 
@@ -34,7 +33,7 @@ RunState RunFolder::state() const {
     return lock || file_exists(file("run.h5")) ? RunState::lost : RunState::fresh;
 }
 
-std::string RunFolder::lost_record() const {
+std::string RunFolder::lost_record(RunParts looked_at) const {
     const std::string record = file("run.h5");
     const bool done = file_exists(file("DONE"));
     if (!file_exists(record)) {
@@ -42,7 +41,7 @@ std::string RunFolder::lost_record() const {
         return expected ? fmt::format("'{}' is missing", record) : "";
     }
     try {
-        const std::string status = read_run(record, results_only).status;
+        const std::string status = read_run(record, looked_at).status;
         return done && status != to_string(RunState::finished) ? fmt::format("'{}' stands beside DONE, but is not finished", record)
                                                                : "";
     } catch (const DamagedRun& error) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "store/run_lock.h"
-#include "store/run_record.h"
+#include "store/run_reader.h"
 
 #include <chrono>
 #include <cstdint>
@@ -33,7 +33,7 @@ public:
     // Why run.h5 is not the record that DONE or the checkpoints beside it speak of: it is missing, damaged, or not finished under
     // DONE.
     // "" where all is well, and where it cannot be read for another reason (rights, a newer format): nothing is lost then.
-    std::string lost_record() const;
+    std::string lost_record(RunParts looked_at = results_only) const;
     std::optional<RunFailure> failure() const;  // of FAILED.json
     std::string holder() const;                 // "pid 4711 on host a" of LOCK, for messages; "" without one
 

@@ -154,52 +154,26 @@ RunLock::RunLock(const std::string& folder, Clock::duration good_for)
     fail(ExitCode::run_failed, "cannot lock '{}': others keep taking it", folder_);
 }
 
-RunLock::~RunLock() { close_file(); }
-
-void RunLock::close_file() {
-    if (file_ >= 0) ::close(file_);
-    file_ = -1;
-}
-
-// What was opened is ours for good: whoever takes the lock over puts another file in its place.
-void RunLock::open_ours() {
-    if (file_ >= 0) return;
-    const int opened = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
-    if (opened < 0) {
-        if (errno == ENOENT) return;  // confirm() tells what that means
-        cannot("write", path_, errno);
-    }
-    char text[4096];
-    const ssize_t size = ::pread(opened, text, sizeof text, 0);
-    if (size > 0 && parse_lock({text, static_cast<std::size_t>(size)}).token == mine_.token) file_ = opened;
-    else ::close(opened);
-}
-
-void RunLock::write() {
-    open_ours();
-    if (file_ < 0) return;
+// The file that was opened and has our token stays ours: whoever takes the lock over puts another file in its place. LOCK is absent
+// where a holder before us was suspended between looking at it and removing it: if nobody has taken it since, it is ours.
+void RunLock::beat() {
     mine_.heartbeat = std::time(nullptr);
     const std::string text = mine_.json();  // as long as the one before, so that a reader sees one or the other
-    const bool written = ::pwrite(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) && ::fsync(file_) == 0;
+    const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0 && errno != ENOENT) cannot("write", path_, errno);
+    if (file < 0 && create_file(path_, text)) return;
+    char there[4096];
+    const ssize_t size = file < 0 ? 0 : ::pread(file, there, sizeof there, 0);
+    const bool is_ours = size > 0 && parse_lock({there, static_cast<std::size_t>(size)}).token == mine_.token;
+    const bool failed =
+        size < 0 || (is_ours && (::pwrite(file, text.data(), text.size(), 0) != std::ssize(text) || ::fsync(file) != 0));
     const int error = errno;
-    if (written) return;
-    close_file();
-    cannot("write", path_, error);
-}
-
-// LOCK is absent where a holder before us was suspended between looking at it and removing it: if nobody has taken it since, it is
-// ours.
-void RunLock::confirm() {
-    std::optional<LockText> found = read_lock(path_);
-    if (!found) {
-        close_file();
-        if (create_file(path_, mine_.json())) return;
-        found = read_lock(path_);
-    }
-    if (found && found->token == mine_.token) return;
-    lost_ =
-        fmt::format("'{}': the lock was taken over by {}; this process stops", folder_, found ? found->holder() : "nobody known");
-    close_file();
+    if (file >= 0) ::close(file);
+    if (failed) cannot("write", path_, error);
+    if (is_ours) return;
+    const std::optional<LockText> found = read_lock(path_);
+    throw LostLock(
+        fmt::format("'{}': the lock was taken over by {}; this process stops", folder_, found ? found->holder() : "nobody known"));
 }
 
 void RunLock::heartbeat(Clock::duration interval) {
@@ -209,28 +183,22 @@ void RunLock::heartbeat(Clock::duration interval) {
     const Clock::time_point now = Clock::now();
     if (now - tried_ < interval) return;
     tried_ = now;
-    std::string failure;
     try {
-        write();
-    } catch (const Error& error) {
-        failure = error.what();
-    }
-    try {
-        confirm();
-    } catch (const Error& error) {
-        if (failure.empty()) failure = error.what();
-    }
-    if (!lost_.empty()) throw LostLock(lost_);
-    if (failure.empty()) {
+        beat();
         if (!failure_.empty()) log_info("'{}': the lock is held on to again", folder_);
+        failure_.clear();
         confirmed_ = now;
-    } else if (failure_.empty()) {
-        log_warning("'{}': {}; the lock is good for {} s, and its heartbeat is tried again until then", folder_, failure,
-                    stale_after.count());
+    } catch (const LostLock& lost) {
+        lost_ = lost.what();
+        throw;
+    } catch (const Error& error) {
+        if (failure_.empty())
+            log_warning("'{}': {}; the lock is good for {} s, and its heartbeat is tried again until then", folder_, error.what(),
+                        stale_after.count());
+        failure_ = error.what();
+        if (now - confirmed_ >= good_for_)
+            fail(ExitCode::run_failed, "'{}': the lock could not be held on to: {}", folder_, failure_);
     }
-    failure_ = failure;
-    if (!failure_.empty() && now - confirmed_ >= good_for_)
-        fail(ExitCode::run_failed, "'{}': the lock could not be held on to: {}", folder_, failure_);
 }
 
 void RunLock::release() {
@@ -239,7 +207,6 @@ void RunLock::release() {
     const std::optional<LockText> found = read_lock(path_);
     if (found && found->token == mine_.token) remove_file(path_);
     released_ = true;
-    close_file();
 }
 
 }  // namespace palimpsest

@@ -1,6 +1,6 @@
-// LOCK in the folder of a run: JSON that says which process works on it, with a heartbeat. It is written through the file that its
-// holder has open, so a holder that was suspended for long never overwrites the lock of somebody who has taken the run over
-// meanwhile.
+// LOCK in the folder of a run: JSON that says which process works on it, with a heartbeat. A holder writes it only through a file
+// in which it has read its own token, so one that was suspended for long never overwrites the lock of somebody who has taken the
+// run over meanwhile.
 #pragma once
 
 #include "core/error.h"
@@ -32,7 +32,7 @@ struct LockText {
 };
 std::optional<LockText> read_lock(const std::string& path);  // nothing when there is no such file
 
-// A lock that this process holds. Several threads may use it.
+// A lock that this process holds. Several threads may use it. A LOCK that was not released is dead as soon as this process is.
 class RunLock {
 public:
     // A heartbeat older than this is stale. It leaves room for clocks of two hosts that differ by a minute.
@@ -41,7 +41,6 @@ public:
     // Takes LOCK by exclusive create; a stale one is taken over. Error(usage) "already running (pid, host)" otherwise.
     // `good_for`: how long a failure of the disk may last; only a test has another.
     explicit RunLock(const std::string& folder, std::chrono::steady_clock::duration good_for = stale_after);
-    ~RunLock();  // closes the file; a LOCK that was not released stays, and is dead as soon as this process is
     RunLock(const RunLock&) = delete;
     RunLock& operator=(const RunLock&) = delete;
 
@@ -53,16 +52,12 @@ public:
 
 private:
     bool take_over(const std::string& dead, const std::string& mine, std::string& rival);
-    void open_ours();
-    void write();
-    void confirm();
-    void close_file();
+    void beat();  // writes the heartbeat, or throws LostLock
 
     std::string folder_, path_;
     std::chrono::steady_clock::duration good_for_;
     LockText mine_;
     std::mutex mutex_;
-    int file_ = -1;
     bool released_ = false;
     std::string lost_;     // who has it now
     std::string failure_;  // of the disk, while it lasts

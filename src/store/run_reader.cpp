@@ -179,23 +179,6 @@ double summary_value(const RunRecord& record, const std::string& name) {
     return found == record.summary.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
 }
 
-double class_rate(const RunRecord& record, std::size_t row, std::int64_t split, std::size_t answer_class) {
-    const std::size_t slices = record.slices.size(), classes = record.answer_classes.size();
-    PALIMPSEST_ASSERT(row < record.eval_step.size() && answer_class < classes, "row {} of {}, class {} of {}", row,
-                      record.eval_step.size(), answer_class, classes);
-    std::int64_t hits = 0, all = 0;
-    for (std::size_t slice = 0; slice < slices; ++slice) {
-        if (record.slices[slice].split != split) continue;
-        const std::int64_t* counts = &record.answers[(row * slices + slice) * classes];
-        hits += counts[answer_class];
-        for (std::size_t c = 0; c < classes; ++c) all += counts[c];
-    }
-    return all == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(hits) / static_cast<double>(all);
-}
-
-// The first class is `correct`.
-double accuracy(const RunRecord& record, std::size_t row, std::int64_t split) { return class_rate(record, row, split, 0); }
-
 std::string hdf5_version() {
     const hdf5::Guard guard;
     unsigned major = 0, minor = 0, release = 0;

@@ -33,8 +33,4 @@ std::string hdf5_version();  // of the library that runs, and of the header when
 
 double summary_value(const RunRecord& record, const std::string& name);  // NaN where it has none
 
-// Accuracy = correct / all over the slices of one split (0 valid, 1 test) at evaluation row e; NaN when there are no answers.
-double accuracy(const RunRecord& record, std::size_t row, std::int64_t split);
-double class_rate(const RunRecord& record, std::size_t row, std::int64_t split, std::size_t answer_class);
-
 }  // namespace palimpsest

@@ -2,14 +2,13 @@
 
 #include "core/error.h"
 #include "core/thread.h"
-#include "store/best_policy.h"
+#include "store/answers.h"
 #include "store/flat_config.h"
 #include "sweep/machine.h"
 #include "task/task.h"
 
-#include <cmath>
 #include <limits>
-#include <map>
+#include <optional>
 
 namespace palimpsest {
 namespace {
@@ -17,17 +16,13 @@ namespace {
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // Share of answers of one class among the test questions: over all answers, or over each segment's and then over the segments.
-double test_share(const std::vector<Slice>& slices, const std::int64_t* answers, Answer answer, AccuracyMean mean) {
-    std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> by_segment;
-    for (std::size_t s = 0; s < slices.size(); ++s) {
-        if (slices[s].split != 1) continue;
-        auto& [counted, all] = by_segment[mean == AccuracyMean::examples ? slices[s].segment : 0];
-        counted += answers[s * answer_classes + static_cast<std::size_t>(answer)];
-        for (std::size_t c = 0; c < answer_classes; ++c) all += answers[s * answer_classes + c];
-    }
+double test_share(const std::vector<Slice>& slices, std::span<const std::int64_t> answers, Answer answer, AccuracyMean mean) {
+    const auto segments = tally(slices, answers, [&](const Slice& slice) {
+        return slice.split == 1 ? std::optional(mean == AccuracyMean::examples ? slice.segment : 0) : std::nullopt;
+    });
     double sum = 0;
-    for (const auto& [segment, counts] : by_segment) sum += static_cast<double>(counts.first) / static_cast<double>(counts.second);
-    return by_segment.empty() ? not_a_number : sum / static_cast<double>(by_segment.size());
+    for (const auto& [segment, here] : segments) sum += here.share(static_cast<std::size_t>(answer));
+    return segments.empty() ? not_a_number : sum / static_cast<double>(segments.size());
 }
 
 }  // namespace
@@ -61,21 +56,17 @@ RunHeader run_header(const PlannedRun& run, const PackFacts& pack, const Trainer
 
 double best_policy_accuracy(const std::vector<Slice>& slices, const std::vector<std::int64_t>& policy_answers, AccuracyMean mean) {
     const auto best = best_policies(slices, answer_classes, policy_answers, [](const Slice& slice) { return slice.split == 1; });
-    PolicyShare all;
-    double sum = 0;
-    for (const auto& [segment, share] : best) {
-        all += share;
-        sum += share.share();
-    }
     if (best.empty()) return not_a_number;
-    return mean == AccuracyMean::examples ? sum / static_cast<double>(best.size()) : all.share();
+    if (mean == AccuracyMean::answers) return sum(best).share();
+    double shares = 0;
+    for (const auto& [segment, share] : best) shares += share.share();
+    return shares / static_cast<double>(best.size());
 }
 
 std::map<std::string, double> summary_values(const LaneResult& result, const RunRecord& record, AccuracyMean mean) {
-    const std::vector<std::int64_t>& answers = result.last.answers;
     return {{"test_accuracy", result.last.test_accuracy},
             {"valid_accuracy", result.last.valid_accuracy},
-            {"test_stale_rate", answers.empty() ? not_a_number : test_share(record.slices, answers.data(), Answer::stale, mean)},
+            {"test_stale_rate", test_share(record.slices, result.last.answers, Answer::stale, mean)},
             {"best_step", static_cast<double>(result.best.step)},
             {"best_valid_accuracy", result.best.valid_accuracy},
             {"best_test_accuracy", result.best.test_accuracy},

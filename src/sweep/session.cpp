@@ -137,7 +137,7 @@ bool RunSession::lock() {
     folder_.clear_end();
     // Rows that are gone cannot be made from a checkpoint: the run is made again, and what is left of it stays for whoever wants to
     // look.
-    if (const std::string lost = folder_.lost_record(); !lost.empty()) {
+    if (const std::string lost = folder_.lost_record(RunParts{}); !lost.empty()) {
         std::vector<std::string> kept;
         if (set_aside(folder_.file("run.h5"), ".damaged")) kept.push_back("run.h5.damaged");
         if (set_aside(folder_.file("checkpoints"), ".unused")) kept.push_back("checkpoints.unused");

@@ -1,5 +1,6 @@
 #include "core/error.h"
 #include "sample.h"
+#include "store/answers.h"
 #include "store/hdf5.h"
 #include "store/run_reader.h"
 #include "store/run_writer.h"

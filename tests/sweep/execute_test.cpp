@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "store/answers.h"
 #include "store/run_reader.h"
 #include "sweep/catalog.h"
 #include "sweep/execute_pack.h"
