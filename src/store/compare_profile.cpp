@@ -19,23 +19,21 @@ struct Measure {
 };
 
 Measure parse_measure(const std::string& metric, const std::vector<CollectedRun>& runs) {
-    if (metric == "best_policy_accuracy") return {1, "correct", true};
-    std::vector<std::string> classes, known = {"test_accuracy", "valid_accuracy", "best_policy_accuracy"};
-    for (const CollectedRun& run : runs) {
+    std::vector<std::pair<std::string, Measure>> known = {
+        {"test_accuracy", {}}, {"valid_accuracy", {.split = 0}}, {"best_policy_accuracy", {.policies = true}}};
+    std::vector<std::string> classes, names;
+    for (const CollectedRun& run : runs)
         if (!run.record.answer_classes.empty()) classes = run.record.answer_classes;
+    for (const std::int64_t split : {1, 0})
+        for (const std::string& answer : classes)
+            known.push_back({fmt::format("{}_{}_rate", split == 1 ? "test" : "valid", answer), {split, answer}});
+    for (const auto& [name, measure] : known) {
+        if (name == metric) return measure;
+        names.push_back(name);
     }
-    for (const char* split : {"test", "valid"}) {
-        for (const std::string& answer : classes) known.push_back(fmt::format("{}_{}_rate", split, answer));
-    }
-    if (std::find(known.begin(), known.end(), metric) == known.end()) {
-        const std::optional<std::string> near = closest(metric, known);
-        fail(ExitCode::usage, "'{}' is not counted by question{} There are: {}", metric,
-             near ? fmt::format("; did you mean '{}'?", *near) : ".", join(known, ", "));
-    }
-    const std::size_t line = metric.find('_');
-    const std::string what = metric.substr(line + 1);
-    return {metric.starts_with("test") ? 1 : 0, what == "accuracy" ? "correct" : what.substr(0, what.size() - 5),
-            false};  // less "_rate"
+    const std::optional<std::string> near = closest(metric, names);
+    fail(ExitCode::usage, "'{}' is not counted by question{} There are: {}", metric,
+         near ? fmt::format("; did you mean '{}'?", *near) : ".", join(names, ", "));
 }
 
 // What to sort a column by, and its name.

@@ -3,8 +3,6 @@
 #include "config/schema_fields.h"
 
 namespace palimpsest {
-namespace {
-
 Attribute native(const Value& value) {
     if (value.kind != Value::Kind::scalar) return emit_flow(value);
     if (value.quoted) return value.text;
@@ -18,6 +16,8 @@ Attribute native(const Value& value) {
     if (ignored_too.empty()) return number;
     return value.text;
 }
+
+namespace {
 
 void flatten(const Value& value, const std::string& path, Attributes& out) {
     const auto below = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };

@@ -6,8 +6,9 @@
 
 namespace palimpsest {
 
-// One attribute per value of the resolved config, by dotted key, in its own type (true and false stay words: there is no boolean
-// that every reader knows).
+// A value in its own type; true and false stay words: there is no boolean that every reader knows.
+Attribute native(const Value& value);
+// One attribute per value of the resolved config, by dotted key.
 Attributes flat_config(const Value& resolved);
 
 }  // namespace palimpsest

@@ -33,15 +33,17 @@ void check_format(hid_t root, const std::string& file, RunRecord& record) {
     }
 }
 
-template <class T>
-void trust(std::vector<T>& column, std::size_t rows, const std::string& name) {
-    if (column.size() < rows) throw hdf5::Failure(fmt::format("column '{}' is shorter than its index", name));
-    column.resize(rows);
-}
-
+// A whole column, or its first rows: of a file that is whole it has no more.
 template <class T>
 std::vector<T> column(hid_t group, const std::string& name) {
     return hdf5::read<T>(hdf5::open_dataset(group, name));
+}
+template <class T>
+std::vector<T> column(hid_t group, const std::string& name, std::size_t rows) {
+    std::vector<T> values = column<T>(group, name);
+    if (values.size() < rows) throw hdf5::Failure(fmt::format("column '{}' is shorter than its index", name));
+    values.resize(rows);
+    return values;
 }
 
 // As many rows as the table's axis has. A column that is not there is one of a later minor version.
@@ -51,8 +53,7 @@ std::vector<std::int64_t> read_table(hid_t group, const std::string& axis, std::
     rows.resize(index.size());
     for_columns(static_cast<const Row*>(nullptr), [&](const char* name, auto Row::*member, auto...) {
         if (!hdf5::exists(group, name)) return;
-        auto values = column<std::decay_t<decltype(rows[0].*member)>>(group, name);
-        trust(values, rows.size(), name);
+        auto values = column<std::decay_t<decltype(rows[0].*member)>>(group, name, rows.size());
         for (std::size_t i = 0; i < rows.size(); ++i) rows[i].*member = std::move(values[i]);
     });
     return index;
@@ -66,9 +67,7 @@ void read_log(hid_t root, RunRecord& record) {
     for (const std::string& name : hdf5::children(group)) {
         if (name == "step") continue;
         const Handle dataset = hdf5::open_dataset(group, name);
-        std::vector<float> values = hdf5::read<float>(dataset);
-        trust(values, record.step.size(), name);
-        record.train.emplace(name, std::move(values));
+        record.train.emplace(name, column<float>(group, name, record.step.size()));
         record.train_metrics.push_back({name, text_attribute(dataset, "units"), text_attribute(dataset, "long_name")});
     }
 }
@@ -81,18 +80,16 @@ void read_eval(hid_t root, RunRecord& record, bool with_answers) {
     record.answer_classes = column<std::string>(group, "answer_class");
     if (hdf5::exists(group, "policy")) {
         record.policies = column<std::string>(group, "policy");
-        std::vector<std::int64_t> scored = column<std::int64_t>(group, "policy_answers");
-        trust(scored, record.policies.size() * record.slices.size() * record.answer_classes.size(), "policy_answers");
+        const std::size_t cells = record.policies.size() * record.slices.size() * record.answer_classes.size();
+        std::vector<std::int64_t> scored = column<std::int64_t>(group, "policy_answers", cells);
         if (std::any_of(scored.begin(), scored.end(), [](std::int64_t count) { return count >= 0; }))
             record.policy_names = record.policies;
         if (with_answers && !record.policy_names.empty()) record.policy_answers = std::move(scored);
     }
     if (!with_answers) return;
     const std::size_t cells = record.eval_step.size() * record.slices.size();
-    record.answers = column<std::int64_t>(group, "answers");
-    trust(record.answers, cells * record.answer_classes.size(), "answers");
-    record.loss_sum = column<double>(group, "loss_sum");
-    trust(record.loss_sum, cells, "loss_sum");
+    record.answers = column<std::int64_t>(group, "answers", cells * record.answer_classes.size());
+    record.loss_sum = column<double>(group, "loss_sum", cells);
 }
 
 void read_results(hid_t root, RunRecord& record) {
@@ -109,11 +106,7 @@ void read_results(hid_t root, RunRecord& record) {
 
 void read_origin(hid_t root, RunRecord& record) {
     const Handle config = hdf5::open_group(root, "config"), provenance = hdf5::open_group(root, "provenance");
-    const auto text = [](hid_t group, const std::string& name) {
-        std::vector<std::string> value = column<std::string>(group, name);
-        trust(value, 1, name);
-        return value[0];
-    };
+    const auto text = [](hid_t group, const std::string& name) { return column<std::string>(group, name, 1)[0]; };
     record.resolved_yaml = text(config, "resolved_yaml");
     record.source_yaml = text(config, "source_yaml");
     record.overrides = column<std::string>(config, "overrides");

@@ -3,6 +3,7 @@
 #include "config/spec.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "store/flat_config.h"
 
 #include <algorithm>
 #include <charconv>
@@ -13,33 +14,6 @@ namespace palimpsest {
 namespace {
 
 using Group = std::vector<std::string>;
-using Pointers = std::vector<const CollectedRun*>;
-
-Pointers pointers(const std::vector<CollectedRun>& runs) {
-    Pointers out;
-    for (const CollectedRun& run : runs) out.push_back(&run);
-    return out;
-}
-
-bool follows(const Pointers& runs, const std::string& key, const std::vector<std::string>& from) {
-    std::map<Group, std::string> seen;
-    Group group(from.size());
-    return std::all_of(runs.begin(), runs.end(), [&](const CollectedRun* run) {
-        for (std::size_t i = 0; i < from.size(); ++i) group[i] = value_of(*run, from[i]);
-        const std::string value = value_of(*run, key);
-        return seen.emplace(group, value).first->second == value;
-    });
-}
-
-Attribute typed(const std::string& text) {
-    std::int64_t integer = 0;
-    const char* end = text.data() + text.size();
-    if (const auto parsed = std::from_chars(text.data(), end, integer); parsed.ec == std::errc() && parsed.ptr == end)
-        return integer;
-    if (const auto value = number_of(text)) return *value;
-    return text;
-}
-
 Attribute typed(double value) {
     constexpr double exact = 9007199254740992;  // 2^53
     if (value == std::round(value) && std::abs(value) < exact) return static_cast<std::int64_t>(value);
@@ -123,7 +97,7 @@ std::optional<Attribute> value_under(const CollectedRun& run, const std::string&
     if (key == "sweep" && !run.sweep.empty()) return run.sweep;
     if (const Attribute* value = find(run.record.config, key)) return *value;
     for (const auto& [name, text] : run.run.varied) {
-        if (name == key) return typed(text);
+        if (name == key) return native(Value::scalar(text));
     }
     if (const Attribute* name = find(run.record.config, key + ".name")) return *name;
     if (const auto measured = run.record.summary.find(key); measured != run.record.summary.end()) return typed(measured->second);
@@ -189,35 +163,44 @@ bool makes_another_run(const std::string& key) {
 }
 
 bool follows(const std::vector<CollectedRun>& runs, const std::string& key, const std::vector<std::string>& from) {
-    return follows(pointers(runs), key, from);
+    std::map<Group, std::string> seen;
+    Group group(from.size());
+    return std::all_of(runs.begin(), runs.end(), [&](const CollectedRun& run) {
+        const std::optional<Attribute> value = value_under(run, key);
+        if (!value && run.record.config.empty()) return true;
+        for (std::size_t i = 0; i < from.size(); ++i) group[i] = value_of(run, from[i]);
+        const std::string text = value ? in_words(*value) : "";
+        return seen.emplace(group, text).first->second == text;
+    });
+}
+
+std::vector<VaryingKey> varying_keys(const std::vector<CollectedRun>& runs) {
+    std::vector<std::string> order;
+    std::map<std::string, std::pair<std::set<Attribute>, std::size_t>> seen;  // values and holders
+    std::size_t known = 0;
+    for (const CollectedRun& run : runs) {
+        known += run.record.config.empty() ? 0 : 1;
+        for (const auto& [key, value] : run.record.config) {
+            auto& [values, holders] = seen[key];
+            if (holders++ == 0) order.push_back(key);
+            values.insert(value);
+        }
+    }
+    std::vector<VaryingKey> varying;
+    for (const bool several : {true, false})
+        for (const std::string& key : order)
+            if (const auto& [values, holders] = seen[key]; (values.size() > 1) == several && (several || holders < known))
+                varying.push_back({key, several});
+    return varying;
 }
 
 std::vector<std::string> differing_keys(const std::vector<CollectedRun>& runs, const std::vector<std::string>& swept) {
-    std::vector<std::string> order, chosen;
-    std::map<std::string, std::set<Attribute>> values;
-    std::map<std::string, std::size_t> holders;
-    Pointers known;  // of the others not even the config could be read
-    for (const CollectedRun& run : runs) {
-        if (run.record.config.empty()) continue;
-        known.push_back(&run);
-        for (const auto& [key, value] : run.record.config) {
-            std::set<Attribute>& seen = values[key];
-            if (seen.empty()) order.push_back(key);
-            seen.insert(value);
-            ++holders[key];
-        }
-    }
-    std::erase_if(order, [&](const std::string& key) { return !worth_showing(key) || holds(swept, key); });
-    for (const std::string& key : swept) {
+    std::vector<std::string> chosen;
+    for (const std::string& key : swept)
         if (key != "seed" && !follows(runs, key, {})) chosen.push_back(key);
-    }
     const std::vector<std::string> of_sweep = chosen;
-    for (const std::string& key : order) {
-        if (values[key].size() > 1 && !follows(known, key, of_sweep)) chosen.push_back(key);
-    }
-    for (const std::string& key : order) {
-        if (values[key].size() == 1 && holders[key] < known.size() && !follows(known, key, chosen)) chosen.push_back(key);
-    }
+    for (const auto& [key, several] : varying_keys(runs))
+        if (worth_showing(key) && !holds(swept, key) && !follows(runs, key, several ? of_sweep : chosen)) chosen.push_back(key);
     return chosen;
 }
 

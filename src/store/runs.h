@@ -34,8 +34,15 @@ std::optional<double> number_of(const std::string& text);
 // Whether two runs that differ in this key alone are two runs. Device, threads and cadences make no other run, nor does a name.
 bool makes_another_run(const std::string& key);
 
-// Whether the values of `from` determine that of `key`.
+// Whether the values of `from` determine that of `key`. Of a run whose config could not be read nothing but its swept keys counts.
 bool follows(const std::vector<CollectedRun>& runs, const std::string& key, const std::vector<std::string>& from);
+
+// Every config key with several values, in order of appearance, then every one that some runs lack.
+struct VaryingKey {
+    std::string key;
+    bool several = false;
+};
+std::vector<VaryingKey> varying_keys(const std::vector<CollectedRun>& runs);
 
 // The keys in which runs differ: of `swept` those with several values, then any others with several values that do not follow from
 // the swept ones, then those that some runs lack, unless they follow too (as the options of a mixer follow from the mixer). Without

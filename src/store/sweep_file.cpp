@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <set>
 
 namespace palimpsest {
@@ -22,24 +21,15 @@ using hdf5::Handle;
 constexpr const char *sweep_format = "palimpsest-sweep", *sweep_format_version = "1.0";
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// Swept keys in order of expansion, then whatever else differs between the runs.
-std::vector<std::string> varying_keys(const std::vector<CollectedRun>& runs) {
+// Swept keys in order of expansion, then whatever else differs between the runs, sorted.
+std::vector<std::string> columns_of(const std::vector<CollectedRun>& runs) {
     std::vector<SweepRun> planned;
     for (const CollectedRun& run : runs) planned.push_back(run.run);
     std::vector<std::string> keys = swept_keys(planned);
-    std::map<std::string, std::pair<std::set<Attribute>, std::size_t>> seen;  // values and holders
-    std::size_t known = 0;
-    for (const CollectedRun& run : runs) {
-        known += run.record.config.empty() ? 0 : 1;
-        for (const auto& [key, value] : run.record.config) {
-            auto& [values, holders] = seen[key];
-            values.insert(value);
-            ++holders;
-        }
-    }
-    for (const auto& [key, found] : seen)
-        if ((found.first.size() > 1 || found.second < known) && std::find(keys.begin(), keys.end(), key) == keys.end())
-            keys.push_back(key);
+    std::set<std::string> others;
+    for (const VaryingKey& varying : varying_keys(runs)) others.insert(varying.key);
+    for (const std::string& key : keys) others.erase(key);
+    keys.insert(keys.end(), others.begin(), others.end());
     return keys;
 }
 
@@ -95,7 +85,7 @@ void write_runs(hid_t file, const std::string& folder, const std::vector<Collect
 
     const Handle config = hdf5::create_group(group, "config");
     const Handle config_scale = write_run_ids(config, ids);
-    for (const std::string& key : varying_keys(runs)) {
+    for (const std::string& key : columns_of(runs)) {
         if (key != "run_id") write_config_column(config, key, runs, config_scale);
     }
     const Handle summary = hdf5::create_group(group, "summary");

@@ -3,7 +3,7 @@
 #include "core/log.h"
 
 #include <cstdlib>
-#include <memory>
+#include <future>
 
 namespace palimpsest {
 
@@ -43,27 +43,19 @@ void Attendant::leave() {
 }
 
 void call_all(std::vector<std::function<void()>> calls, std::chrono::steady_clock::time_point deadline) {
-    struct Shared {
-        std::mutex mutex;
-        std::condition_variable done;
-        std::size_t open = 0;
-    };
-    const auto shared = std::make_shared<Shared>();
-    shared->open = calls.size();
+    std::vector<std::future<void>> answers;
     for (std::function<void()>& call : calls) {
-        std::thread([shared, call = std::move(call)] {
+        std::packaged_task<void()> task([call = std::move(call)] {
             try {
                 call();
             } catch (const std::exception& error) {
                 log_error("{}", error.what());
             }
-            const std::lock_guard lock(shared->mutex);
-            --shared->open;
-            shared->done.notify_all();
-        }).detach();
+        });
+        answers.push_back(task.get_future());
+        std::thread(std::move(task)).detach();
     }
-    std::unique_lock lock(shared->mutex);
-    shared->done.wait_until(lock, deadline, [&] { return shared->open == 0; });
+    for (const std::future<void>& answer : answers) answer.wait_until(deadline);
 }
 
 }  // namespace palimpsest

@@ -30,20 +30,6 @@ constexpr std::pair<const char*, double Progress::*> measured[] = {{"loss", &Pro
                                                                    {"seconds_per_step", &Progress::seconds_per_step},
                                                                    {"tokens_per_second", &Progress::tokens_per_second}};
 
-// Closes on the way out; no child inherits it but where it is handed on.
-struct Descriptor {
-    int value = -1;
-    Descriptor() = default;
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() { close(); }
-    void close() {
-        if (value >= 0) ::close(value);
-        value = -1;
-    }
-    int release() { return std::exchange(value, -1); }
-};
-
 [[noreturn]] void cannot_start(int error) { fail(ExitCode::run_failed, "cannot start a worker: {}", std::strerror(error)); }
 
 // A file in memory that holds `text`.
@@ -76,16 +62,11 @@ std::string progress_record(const Progress& progress) {
 
 std::string taken_record(const std::string& run_id) { return Json{{"taken", run_id}}.dump() + "\n"; }
 
-std::optional<std::string> read_taken(const std::string& line) {
+Told read_record(const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("taken") || !json["taken"].is_string()) return std::nullopt;
-    return json["taken"];
-}
-
-std::optional<Progress> read_progress(const std::string& line) {
-    const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object()) return std::nullopt;
+    if (!json.is_object()) return {};
     try {
+        if (json.contains("taken")) return {std::nullopt, json["taken"].get<std::string>()};
         Progress progress;
         progress.step = json.at("step");
         progress.steps = json.at("steps");
@@ -93,17 +74,22 @@ std::optional<Progress> read_progress(const std::string& line) {
             const Json& value = json.at(name);
             progress.*member = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
         }
-        return progress;
+        return {progress, std::nullopt};
     } catch (const Json::exception&) {
-        return std::nullopt;
+        return {};
     }
 }
 
+void Descriptor::close() {
+    if (value >= 0) ::close(value);
+    value = -1;
+}
+
 Worker::Worker(const WorkOrder& order) {
-    Descriptor plan, out, out_end, err, err_end;
+    Descriptor plan, out_end, err_end;
     hold(plan, order.manifest);
-    open_pipe(out, out_end);
-    open_pipe(err, err_end);
+    open_pipe(out_.from, out_end);
+    open_pipe(err_.from, err_end);
 
     std::vector<std::string> words = {"palimpsest", "work", order.folder};
     words.insert(words.end(), order.run_ids.begin(), order.run_ids.end());
@@ -122,18 +108,13 @@ Worker::Worker(const WorkOrder& order) {
     const int error = ::posix_spawn(&pid_, order.program.c_str(), &actions, nullptr, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) cannot_start(error);
-    out_.descriptor = out.release();
-    err_.descriptor = err.release();
 }
 
 Worker::~Worker() {
-    if (!ended_) {
-        ::kill(pid_, SIGKILL);
-        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-        }
+    if (ended_) return;
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
-    for (const Pipe* pipe : {&out_, &err_})
-        if (pipe->descriptor >= 0) ::close(pipe->descriptor);
 }
 
 void Worker::signal(int number) const {
@@ -142,21 +123,17 @@ void Worker::signal(int number) const {
 
 void Worker::add_to(std::vector<pollfd>& wanted) const {
     for (const Pipe* pipe : {&out_, &err_})
-        if (pipe->descriptor >= 0) wanted.push_back({pipe->descriptor, POLLIN, 0});
+        if (pipe->from.value >= 0) wanted.push_back({pipe->from.value, POLLIN, 0});
 }
 
 void Worker::Pipe::drain(const std::function<void(const std::string&)>& on_line, bool to_the_end) {
     std::array<char, 1 << 14> buffer;
-    while (descriptor >= 0) {
-        const ssize_t size = ::read(descriptor, buffer.data(), buffer.size());
+    while (from.value >= 0) {
+        const ssize_t size = ::read(from.value, buffer.data(), buffer.size());
         if (size < 0 && errno == EINTR) continue;
         if (size < 0 && errno == EAGAIN) break;
-        if (size <= 0) {
-            ::close(descriptor);
-            descriptor = -1;
-            break;
-        }
-        rest.append(buffer.data(), static_cast<std::size_t>(size));
+        if (size <= 0) from.close();
+        else rest.append(buffer.data(), static_cast<std::size_t>(size));
     }
     std::size_t begin = 0;
     for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
@@ -183,8 +160,9 @@ bool Worker::receive(const std::function<void(const std::string&)>& on_message) 
         ended_);
     out_.drain(
         [&](const std::string& line) {
-            if (const std::optional<Progress> told = read_progress(line)) progress = told;
-            else if (const std::optional<std::string> run_id = read_taken(line)) taken.insert(*run_id);
+            const Told told = read_record(line);
+            if (told.progress) progress = told.progress;
+            else if (told.taken) taken.insert(*told.taken);
             else on_message(line);
         },
         ended_);

@@ -17,12 +17,15 @@ struct pollfd;
 
 namespace palimpsest {
 
-// What a worker tells its parent on stdout, one JSON object a line: its progress, and the id of each run whose folder it has taken.
-// Messages for people go to stderr, and what became of a run stands in its folder. A line that is no such record gives nothing.
+// What a worker tells its parent on stdout, one JSON object a line: its progress, or the id of a run whose folder it has taken.
+// Messages for people go to stderr, and what became of a run stands in its folder.
 std::string progress_record(const Progress& progress);
-std::optional<Progress> read_progress(const std::string& line);
 std::string taken_record(const std::string& run_id);
-std::optional<std::string> read_taken(const std::string& line);
+struct Told {
+    std::optional<Progress> progress;
+    std::optional<std::string> taken;
+};
+Told read_record(const std::string& line);  // has neither where the line is no such record
 
 struct WorkOrder {
     std::string program = "/proc/self/exe";  // the file that runs now, even if it was built anew meanwhile
@@ -30,6 +33,16 @@ struct WorkOrder {
     std::string folder;                      // of the sweep
     std::vector<std::string> run_ids;
     std::int64_t workers = 1, threads = 0;  // threads: 0: as the config says
+};
+
+// Closes on the way out.
+struct Descriptor {
+    int value = -1;
+    Descriptor() = default;
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() { close(); }
+    void close();
 };
 
 class Worker {
@@ -45,13 +58,13 @@ public:
     bool receive(const std::function<void(const std::string&)>& on_message);
 
     std::optional<Progress> progress;  // the newest
-    std::set<std::string> taken;       // ids of the runs that it has trained, or would have
+    std::set<std::string> taken;       // ids of the runs whose folders it has locked
     // How it ended, for the runs whose outcome it did not live to tell: "killed by signal 9 (SIGKILL)…", or its last words.
     std::string last_words() const;
 
 private:
     struct Pipe {
-        int descriptor = -1;
+        Descriptor from;
         std::string rest;  // of a line that has not ended
         void drain(const std::function<void(const std::string&)>& on_line, bool to_the_end);
     };

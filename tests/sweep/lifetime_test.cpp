@@ -174,9 +174,10 @@ TEST_CASE("a lock that is lost costs its own lane alone, and nothing more is wri
     Trial trial("{seeds: 2}");
     const Trial alone("{seeds: 2}");
     std::string then;
+    const std::string theirs = taken_over();
     trial.options.on_progress = [&](const Progress& progress) {
         if (progress.step < 8 || !then.empty()) return;
-        write_file_atomic(trial.file(1, "LOCK"), taken_over());
+        write_file_atomic(trial.file(1, "LOCK"), theirs);
         then = read_file(trial.file(1, "run.h5"));
     };
     const std::vector<RunOutcome> outcomes = trial.train({0, 1});
@@ -184,7 +185,7 @@ TEST_CASE("a lock that is lost costs its own lane alone, and nothing more is wri
     CHECK(outcomes[1].state == RunState::failed);
     CHECK(outcomes[1].message ==
           "'" + trial.folders[1] + "': the lock was taken over by pid 1 on host elsewhere; this process stops");
-    CHECK(read_file(trial.file(1, "LOCK")) == taken_over());
+    CHECK(read_file(trial.file(1, "LOCK")) == theirs);
     CHECK(read_file(trial.file(1, "run.h5")) == then);
     // Nor its log, once it was noticed at the checkpoint of step 10; the other lane speaks on.
     CHECK(read_file(trial.file(1, "run.log")).find("step 20:") == std::string::npos);

@@ -260,17 +260,18 @@ TEST_CASE("what a worker tells arrives whole") {
     at.gradient_norm = std::numeric_limits<double>::quiet_NaN();
     const std::string record = progress_record(at);
     CHECK(record.find('\n') == record.size() - 1);
-    const std::optional<Progress> told = read_progress(record);
+    const std::optional<Progress> told = read_record(record).progress;
     REQUIRE(told);
     CHECK(told->step == 5);
     CHECK(told->steps == 10);
     CHECK(told->loss == 0.25);
     CHECK(std::isnan(told->gradient_norm));
     for (const char* other : {"", "hello", "[1]", "{}", "{\"step\": \"x\"}", "{\"step\": 1, \"steps\": 2}"})
-        CHECK_FALSE(read_progress(other));
-    CHECK(read_taken(taken_record("0123456789ab")) == "0123456789ab");
-    for (const std::string& other : {record, std::string("hello"), std::string("{\"taken\": 1}")}) CHECK_FALSE(read_taken(other));
-    CHECK_FALSE(read_progress(taken_record("0123456789ab")));
+        CHECK_FALSE(read_record(other).progress);
+    CHECK(read_record(taken_record("0123456789ab")).taken == "0123456789ab");
+    for (const std::string& other : {record, std::string("hello"), std::string("{\"taken\": 1}")})
+        CHECK_FALSE(read_record(other).taken);
+    CHECK_FALSE(read_record(taken_record("0123456789ab")).progress);
 }
 
 TEST_CASE("a worker that dies says how") {
