@@ -20,8 +20,6 @@ constexpr hsize_t chunk_rows = 1024, text_chunk_rows = 64;
 constexpr unsigned deflate_level = 4;
 constexpr std::size_t long_text = std::size_t{60} * 1024;  // some writers and readers refuse attributes beyond 64 KB
 constexpr std::size_t memory_growth = std::size_t{256} * 1024;
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();  // marks what was not measured
-constexpr std::int64_t minus_one = -1;                                     // likewise
 
 std::recursive_mutex& library_mutex() {
     static std::recursive_mutex mutex;
@@ -117,11 +115,26 @@ bool has_attribute(hid_t object, const std::string& name) {
     return found > 0;
 }
 
-void write_typed_attribute(hid_t object, const std::string& name, hid_t type, hid_t memory_type, hid_t space, const void* value) {
+// Hands `write` the values as the library takes them: texts by their addresses.
+template <class T, class F>
+void hand_over(std::span<const T> values, const F& write) {
+    if constexpr (std::is_same_v<T, std::string>) {
+        std::vector<const char*> pointers;
+        for (const std::string& text : values) pointers.push_back(text.c_str());
+        write(pointers.data());
+    } else {
+        write(values.data());
+    }
+}
+
+template <class T>
+void write_attribute(hid_t object, const std::string& name, hid_t space, std::span<const T> values) {
     if (has_attribute(object, name)) check(H5Adelete(object, name.c_str()), fmt::format("replace attribute '{}'", name));
-    const Handle attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
+    const Handle attribute(H5Acreate2(object, name.c_str(), type_of<T>(true), space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
                            fmt::format("create attribute '{}'", name));
-    check(H5Awrite(attribute, memory_type, value), fmt::format("write attribute '{}'", name));
+    hand_over(values, [&](const void* data) {
+        check(H5Awrite(attribute, type_of<T>(false), data), fmt::format("write attribute '{}'", name));
+    });
 }
 
 template <class T>
@@ -134,12 +147,6 @@ std::vector<T> read_all(hid_t dataset, hid_t memory_type) {
     return values;
 }
 
-std::vector<const char*> pointers_to(std::span<const std::string> texts) {
-    std::vector<const char*> pointers;
-    for (const std::string& text : texts) pointers.push_back(text.c_str());
-    return pointers;
-}
-
 // The library's texts are C strings that it allocated.
 std::vector<std::string> take_texts(const std::vector<char*>& pointers) {
     std::vector<std::string> texts;
@@ -149,17 +156,13 @@ std::vector<std::string> take_texts(const std::vector<char*>& pointers) {
     return texts;
 }
 
-// What readers of `stored` take for "not measured"; 255 would be no better a mark than 0 in a column of flags, so unsigned numbers
-// and texts have none.
-struct Mark {
-    hid_t type = H5I_INVALID_HID;
-    const void* value = nullptr;
-};
+// What readers take for "not measured"; 255 would be no better a mark than 0 in a column of flags, so unsigned numbers and texts
+// have none.
 template <class T>
-Mark mark_of() {
-    if (std::is_floating_point_v<T>) return {H5T_NATIVE_DOUBLE, &not_a_number};
-    if (std::is_integral_v<T> && std::is_signed_v<T>) return {H5T_NATIVE_INT64, &minus_one};
-    return {};
+std::optional<T> mark_of() {
+    if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+    if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) return T{-1};
+    return std::nullopt;
 }
 
 template <class T>
@@ -168,8 +171,8 @@ Handle write_dataset(hid_t parent, const std::string& name, std::span<const T> v
     constexpr bool is_text = std::is_same_v<T, std::string>;
     const Handle stored = type_of<T>(true);
     const Handle creation = creation_list(H5P_DATASET_CREATE, false);
-    const Mark mark = mark_of<T>();
-    if (mark.value != nullptr) check(H5Pset_fill_value(creation, mark.type, mark.value), "set fill value");
+    const std::optional<T> mark = mark_of<T>();
+    if (!is_text && mark) check(H5Pset_fill_value(creation, type_of<T>(false), &*mark), "set fill value");
 
     Handle space = scalar_space();
     if (!size.empty()) {
@@ -192,16 +195,18 @@ Handle write_dataset(hid_t parent, const std::string& name, std::span<const T> v
     if (values.size() != elements) throw Failure(fmt::format("{} values for the {} of '{}'", values.size(), elements, name));
     Handle dataset(H5Dcreate2(parent, name.c_str(), stored, space, H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose,
                    fmt::format("create dataset '{}'", name));
-    if (!about.units.empty()) write_attribute(dataset, "units", about.units);
-    if (!about.long_name.empty()) write_attribute(dataset, "long_name", about.long_name);
-    if (about.gaps && mark.value != nullptr)
-        write_typed_attribute(dataset, "_FillValue", stored, mark.type, scalar_space(), mark.value);
-    const auto write = [&](const void* data) {
+    if (!about.units.empty()) hdf5::write_attribute(dataset, "units", about.units);
+    if (!about.long_name.empty()) hdf5::write_attribute(dataset, "long_name", about.long_name);
+    if (about.gaps && mark) write_attribute<T>(dataset, "_FillValue", scalar_space(), {&*mark, 1});
+    hand_over(values, [&](const void* data) {
         if (elements > 0) check(H5Dwrite(dataset, type_of<T>(false), H5S_ALL, H5S_ALL, H5P_DEFAULT, data), "write " + name);
-    };
-    if constexpr (is_text) write(pointers_to(values).data());
-    else write(values.data());
+    });
     return dataset;
+}
+
+Handle write_values(hid_t parent, const std::string& name, const Values& values, const std::vector<hsize_t>& size,
+                    const About& about) {
+    return std::visit([&](const auto& typed) { return write_dataset(parent, name, typed, size, about); }, values);
 }
 
 }  // namespace
@@ -300,30 +305,28 @@ std::vector<hsize_t> shape(hid_t dataset) {
     return size;
 }
 
-template <class T>
-Handle write_axis(hid_t parent, const std::string& name, const std::vector<T>& values, const About& about) {
+Handle write_axis(hid_t parent, const std::string& name, const Values& values, const About& about) {
     const Guard guard;
-    Handle dataset = write_dataset<T>(parent, name, values, {values.size()}, about);
+    const std::size_t rows = std::visit([](const auto& typed) { return typed.size(); }, values);
+    Handle dataset = write_values(parent, name, values, {rows}, about);
     check(H5DSset_scale(dataset, name.c_str()), fmt::format("make '{}' a dimension scale", name));
     return dataset;
 }
 
-template <class T>
-Handle write_column(hid_t parent, const std::string& name, const std::vector<T>& values, const std::vector<hid_t>& axes,
+Handle write_column(hid_t parent, const std::string& name, const Values& values, const std::vector<hid_t>& axes,
                     const About& about) {
     const Guard guard;
     std::vector<hsize_t> size;
     for (const hid_t axis : axes) size.push_back(shape(axis)[0]);
-    Handle dataset = write_dataset<T>(parent, name, values, size, about);
+    Handle dataset = write_values(parent, name, values, size, about);
     for (std::size_t axis = 0; axis < axes.size(); ++axis)
         check(H5DSattach_scale(dataset, axes[axis], static_cast<unsigned>(axis)), "attach dimension scale");
     return dataset;
 }
 
-template <class T>
-void write_scalar(hid_t parent, const std::string& name, const T& value, const About& about) {
+void write_scalar(hid_t parent, const std::string& name, const Attribute& value, const About& about) {
     const Guard guard;
-    write_dataset<T>(parent, name, {&value, 1}, {}, about);
+    std::visit([&](const auto& typed) { write_values(parent, name, std::span(&typed, 1), {}, about); }, value);
 }
 
 template <class T>
@@ -333,16 +336,6 @@ std::vector<T> read(hid_t dataset) {
     else return read_all<T>(dataset, type_of<T>(false));
 }
 
-template Handle write_axis(hid_t, const std::string&, const std::vector<std::int64_t>&, const About&);
-template Handle write_axis(hid_t, const std::string&, const std::vector<std::string>&, const About&);
-template Handle write_column(hid_t, const std::string&, const std::vector<std::int8_t>&, const std::vector<hid_t>&, const About&);
-template Handle write_column(hid_t, const std::string&, const std::vector<std::uint8_t>&, const std::vector<hid_t>&, const About&);
-template Handle write_column(hid_t, const std::string&, const std::vector<std::int64_t>&, const std::vector<hid_t>&, const About&);
-template Handle write_column(hid_t, const std::string&, const std::vector<float>&, const std::vector<hid_t>&, const About&);
-template Handle write_column(hid_t, const std::string&, const std::vector<double>&, const std::vector<hid_t>&, const About&);
-template Handle write_column(hid_t, const std::string&, const std::vector<std::string>&, const std::vector<hid_t>&, const About&);
-template void write_scalar(hid_t, const std::string&, const double&, const About&);
-template void write_scalar(hid_t, const std::string&, const std::string&, const About&);
 template std::vector<std::int64_t> read(hid_t);
 template std::vector<float> read(hid_t);
 template std::vector<double> read(hid_t);
@@ -350,29 +343,13 @@ template std::vector<std::string> read(hid_t);
 
 void write_attribute(hid_t object, const std::string& name, const Attribute& value) {
     const Guard guard;
-    const Handle space = scalar_space();
-    if (const auto* integer = std::get_if<std::int64_t>(&value)) {
-        write_typed_attribute(object, name, H5T_STD_I64LE, H5T_NATIVE_INT64, space, integer);
-    } else if (const auto* number = std::get_if<double>(&value)) {
-        write_typed_attribute(object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, space, number);
-    } else {
-        const Handle type = text_type();
-        const char* pointer = std::get<std::string>(value).c_str();
-        write_typed_attribute(object, name, type, type, space, &pointer);
-    }
+    std::visit([&]<class T>(const T& typed) { write_attribute<T>(object, name, scalar_space(), {&typed, 1}); }, value);
 }
 
-void write_attribute(hid_t object, const std::string& name, std::span<const std::string> values) {
+void write_attribute(hid_t object, const std::string& name, const Values& values) {
     const Guard guard;
-    const std::vector<const char*> pointers = pointers_to(values);
-    const Handle type = text_type();
-    write_typed_attribute(object, name, type, type, simple_space({values.size()}, {values.size()}), pointers.data());
-}
-
-void write_attribute(hid_t object, const std::string& name, std::span<const std::int8_t> values) {
-    const Guard guard;
-    write_typed_attribute(object, name, H5T_STD_I8LE, H5T_NATIVE_INT8, simple_space({values.size()}, {values.size()}),
-                          values.data());
+    std::visit([&](const auto& typed) { write_attribute(object, name, simple_space({typed.size()}, {typed.size()}), typed); },
+               values);
 }
 
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
@@ -382,20 +359,14 @@ std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
     const Handle attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose, what);
     const Handle space(H5Aget_space(attribute), H5Sclose, what), type(H5Aget_type(attribute), H5Tclose, what);
     if (H5Sget_simple_extent_npoints(space) != 1) return std::nullopt;
-    if (H5Tget_class(type) == H5T_INTEGER) {
-        std::int64_t value = 0;
-        check(H5Aread(attribute, H5T_NATIVE_INT64, &value), what);
+    const auto read_as = [&]<class T>(T value, hid_t memory_type) {
+        check(H5Aread(attribute, memory_type, &value), what);
         return value;
-    }
-    if (H5Tget_class(type) == H5T_FLOAT) {
-        double value = 0;
-        check(H5Aread(attribute, H5T_NATIVE_DOUBLE, &value), what);
-        return value;
-    }
+    };
+    if (H5Tget_class(type) == H5T_INTEGER) return read_as(std::int64_t{0}, H5T_NATIVE_INT64);
+    if (H5Tget_class(type) == H5T_FLOAT) return read_as(0.0, H5T_NATIVE_DOUBLE);
     if (H5Tis_variable_str(type) <= 0) return std::nullopt;
-    std::vector<char*> pointer(1);
-    check(H5Aread(attribute, text_type(), pointer.data()), what);
-    return take_texts(pointer)[0];
+    return take_texts({read_as(static_cast<char*>(nullptr), text_type())})[0];
 }
 
 Attributes read_attributes(hid_t group) {

@@ -16,6 +16,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace palimpsest::hdf5 {
@@ -65,8 +66,10 @@ std::vector<std::string> children(hid_t group);  // in order of creation where t
 
 std::vector<hsize_t> shape(hid_t dataset);
 
-// A whole dataset. T is all that may stand in a file: std::int8_t, std::uint8_t, std::int64_t, float, double or std::string. No
-// bool, enum, compound, fixed-length text or reference, which trip readers in other languages.
+// All that may stand in a file: no bool, enum, compound, fixed-length text or reference, which trip readers in other languages.
+using Values = std::variant<std::span<const std::int8_t>, std::span<const std::uint8_t>, std::span<const std::int64_t>,
+                            std::span<const float>, std::span<const double>, std::span<const std::string>>;
+
 struct About {
     std::string units = {}, long_name = {};  // attributes unless empty
     // Along the first axis, in chunks; numbers are compressed then (shuffle and deflate).
@@ -76,20 +79,16 @@ struct About {
     bool gaps = false;
 };
 // A dimension scale: the named, shared axis by which netCDF and xarray know a dataset.
-template <class T>
-Handle write_axis(hid_t parent, const std::string& name, const std::vector<T>& values, const About& about = {});
+Handle write_axis(hid_t parent, const std::string& name, const Values& values, const About& about = {});
 // `axes` give the shape, the first of them that of rows.
-template <class T>
-Handle write_column(hid_t parent, const std::string& name, const std::vector<T>& values, const std::vector<hid_t>& axes,
+Handle write_column(hid_t parent, const std::string& name, const Values& values, const std::vector<hid_t>& axes,
                     const About& about = {});
-template <class T>
-void write_scalar(hid_t parent, const std::string& name, const T& value, const About& about = {});
+void write_scalar(hid_t parent, const std::string& name, const Attribute& value, const About& about = {});
 template <class T>
 std::vector<T> read(hid_t dataset);  // std::int64_t, float, double or std::string; a scalar gives one element
 
 void write_attribute(hid_t object, const std::string& name, const Attribute& value);  // replaces one of that name
-void write_attribute(hid_t object, const std::string& name, std::span<const std::string> values);
-void write_attribute(hid_t object, const std::string& name, std::span<const std::int8_t> values);
+void write_attribute(hid_t object, const std::string& name, const Values& values);
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name);
 Attributes read_attributes(hid_t group);  // the scalar ones, in order of creation where the file tracks it
 // Attributes of a group, of any length: texts beyond 64 KB become datasets of the same name. Reading merges both, except `but`.
