@@ -51,10 +51,10 @@ ExitCode sweep(const Arguments& arguments, const Session& session) {
         }
     };
     const std::vector<CollectedRun> collected = collect(result.plan.runs, results_and_questions);
-    const std::vector<std::string> swept = swept_keys(result.plan.runs);
     attempt([&] { write_sweep_file(folder, result.plan.sweep_id, manifest_yaml(result.plan), collected); });
-    attempt([&] { print(result_table(collected, swept, stdout_width())); });
-    if (const std::string legend = result_legend(collected, swept); !legend.empty()) log_info("{}", legend);
+    const ResultTable table = result_table(collected, swept_keys(result.plan.runs), stdout_width());
+    attempt([&] { print(table.text); });
+    if (!table.legend.empty()) log_info("{}", table.legend);
     const auto count = [&](RunState state) {
         return std::count_if(outcomes.begin(), outcomes.end(), [&](const RunOutcome& outcome) { return outcome.state == state; });
     };

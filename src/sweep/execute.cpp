@@ -58,9 +58,14 @@ public:
     }
 
     std::vector<RunOutcome> perform() {
-        const std::vector<std::int64_t> from = steps();
+        std::vector<std::int64_t> from;
+        std::vector<double> shares;
+        for (std::size_t i = 0; i < outcomes_.size(); ++i) {
+            from.push_back(resume_step(RunFolder(outcomes_[i].folder)));
+            shares.push_back(share_done(experiment_.runs[i].spec.train, from.back()));
+        }
         const std::vector<std::vector<std::size_t>> packs = plan_packs(experiment_.runs, from, experiment_.lanes);
-        clock_ = SweepClock(shares_done(from));
+        clock_ = SweepClock(std::move(shares));
         began_ = Clock::now();
         std::size_t next = 0;
         while (true) {
@@ -86,31 +91,17 @@ private:
         std::int64_t last_step = 0;
     };
 
-    // The step that each run would go on from; negative where there is nothing to do.
-    std::vector<std::int64_t> steps() const {
-        std::vector<std::int64_t> steps;
-        for (const RunOutcome& outcome : outcomes_) {
-            const RunFolder folder(outcome.folder);
-            std::int64_t step = decide(folder).trains() ? 0 : -1;
-            if (step == 0) {
-                if (const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder.file("checkpoints")))
-                    step = newest->step;
-            }
-            steps.push_back(step);
-        }
-        return steps;
+    // The step that a run would go on from; negative where there is nothing to do.
+    static std::int64_t resume_step(const RunFolder& folder) {
+        if (!decide(folder).trains()) return -1;
+        const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder.file("checkpoints"));
+        return newest ? newest->step : 0;
     }
 
-    // Of each run, where it would go on from there. How many steps some epochs are is not known yet.
-    std::vector<double> shares_done(const std::vector<std::int64_t>& from) const {
-        std::vector<double> shares;
-        for (std::size_t i = 0; i < from.size(); ++i) {
-            const TrainSpec& train = experiment_.runs[i].spec.train;
-            shares.push_back(from[i] < 0        ? 1
-                             : train.epochs > 0 ? 0
-                                                : static_cast<double>(from[i]) / static_cast<double>(train.steps));
-        }
-        return shares;
+    // Of a run, where it would go on from there. How many steps some epochs are is not known yet.
+    static double share_done(const TrainSpec& train, std::int64_t from) {
+        if (from < 0) return 1;
+        return train.epochs > 0 ? 0 : static_cast<double>(from) / static_cast<double>(train.steps);
     }
 
     bool may_start() const {
@@ -196,7 +187,7 @@ private:
         if (options_.progress == ProgressMode::never || !at.worker.progress || at.worker.progress->step == at.last_step) return;
         const Progress& progress = *at.worker.progress;
         at.last_step = progress.step;
-        for (const std::size_t i : at.runs) clock_.at(i, share_done(progress));
+        for (const std::size_t i : at.runs) clock_.at(i, palimpsest::share_done(progress));
         if (show_board()) return;
         if (progress.step < progress.steps && Clock::now() - at.last_line < line_interval) return;
         at.last_line = Clock::now();

@@ -6,7 +6,6 @@
 #include "store/run_reader.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 namespace palimpsest {
@@ -30,46 +29,32 @@ bool explains_itself(const std::string& value) {
     return letter && value != "true" && value != "false";
 }
 
-// The folders of runs in a sweep's folder, by the digits that begin their names.
-class FolderIndex {
-public:
-    explicit FolderIndex(const std::string& sweep) : sweep_(sweep) {
-        if (!folder_exists(sweep)) return;
-        for (std::string& name : list_folders(sweep)) by_digits_[name.substr(0, name.find('-'))].push_back(std::move(name));
-    }
-
-    // The folder that holds the run; nothing where there is none. Of several the one that has come furthest.
-    std::optional<std::string> find(const std::string& run_id) const {
-        std::vector<std::string> found = named(run_id);
-        for (const std::string& name : found) {
-            if (const std::string held = run_id_in(sweep_ + "/" + name); !held.empty() && held != run_id)
-                fail(ExitCode::usage,
-                     "'{}/{}' holds the run {}, not {} as its name says: was it copied? Move it away, or give this experiment "
-                     "another name",
-                     sweep_, name, held, run_id);
-        }
+// The name in a sweep's folder that holds the run; nothing where none of the `names` does. Of several the one that has finished.
+// Error(usage) where one that says it holds the run holds another.
+std::optional<std::string> folder_of(const std::string& sweep, const std::vector<std::string>& names, const std::string& run_id) {
+    std::vector<std::string> found;
+    for (auto name = std::lower_bound(names.begin(), names.end(), run_id.substr(0, 8)); name != names.end(); ++name) {
+        const std::string digits = name->substr(0, name->find('-'));
+        if (!name->starts_with(run_id.substr(0, 8))) break;
+        if (digits != run_id && digits.size() != 8) continue;
+        const std::string held = run_id_in(sweep + "/" + *name);
+        if (digits == run_id && !held.empty() && held != run_id)
+            fail(ExitCode::usage,
+                 "'{}/{}' holds the run {}, not {} as its name says: was it copied? Move it away, or give this experiment another "
+                 "name",
+                 sweep, *name, held, run_id);
         // Older versions wrote the first eight digits alone. Whose they are is told by what lies inside.
-        for (const std::string& name : named(run_id.substr(0, 8)))
-            if (run_id_in(sweep_ + "/" + name) == run_id) found.push_back(name);
-        if (found.empty()) return std::nullopt;
-        const auto finished = [&](const std::string& name) { return RunFolder(sweep_ + "/" + name).state() == RunState::finished; };
-        const auto best = std::find_if(found.begin(), found.end(), finished);
-        const std::string& chosen = best == found.end() ? found.front() : *best;
-        if (found.size() > 1)
-            log_warning("the run {} lies in several folders of '{}': {}; '{}' counts", run_id, sweep_, join(found, ", "), chosen);
-        return chosen;
+        if (digits == run_id || held == run_id) found.push_back(*name);
     }
-
-private:
-    const std::vector<std::string>& named(const std::string& digits) const {
-        static const std::vector<std::string> none;
-        const auto found = by_digits_.find(digits);
-        return found == by_digits_.end() ? none : found->second;
-    }
-
-    std::string sweep_;
-    std::map<std::string, std::vector<std::string>> by_digits_;
-};
+    if (found.empty()) return std::nullopt;
+    std::stable_partition(found.begin(), found.end(), [&](const std::string& name) { return name.starts_with(run_id); });
+    const auto finished = [&](const std::string& name) { return RunFolder(sweep + "/" + name).state() == RunState::finished; };
+    const auto best = std::find_if(found.begin(), found.end(), finished);
+    const std::string& chosen = best == found.end() ? found.front() : *best;
+    if (found.size() > 1)
+        log_warning("the run {} lies in several folders of '{}': {}; '{}' counts", run_id, sweep, join(found, ", "), chosen);
+    return chosen;
+}
 
 }  // namespace
 
@@ -92,10 +77,11 @@ std::string sweep_folder(const std::string& results, const std::string& experime
 
 std::vector<std::string> planned_folders(const std::string& results, const Experiment& experiment) {
     const std::string sweep = sweep_folder(results, experiment.name);
-    const FolderIndex there(sweep);
+    const std::vector<std::string> names = folder_exists(sweep) ? list_folders(sweep) : std::vector<std::string>();
     std::vector<std::string> folders;
     for (const PlannedRun& run : experiment.runs)
-        folders.push_back(sweep + "/" + there.find(run.spec.id).value_or(run_folder_name(run.spec.id, human_name(run))));
+        folders.push_back(sweep + "/" +
+                          folder_of(sweep, names, run.spec.id).value_or(run_folder_name(run.spec.id, human_name(run))));
     return folders;
 }
 

@@ -17,14 +17,6 @@ std::string cause_of(const std::string& message) {
     return message.substr(from, message.find('\n', from) - from);
 }
 
-bool any_result(const std::vector<CollectedRun>& runs) {
-    return std::any_of(runs.begin(), runs.end(), [](const CollectedRun& run) { return !run.record.summary.empty(); });
-}
-
-bool any_stale(const std::vector<CollectedRun>& runs) {
-    return std::any_of(runs.begin(), runs.end(), [](const CollectedRun& run) { return may_be_stale(run.record); });
-}
-
 // What was swept but the seed, and whatever else differs between the runs of a row, such as options that a list of layers sets: a
 // mean over different models would be no mean over seeds.
 std::vector<std::string> rows_of(const std::vector<CollectedRun>& runs, std::vector<std::string> varied) {
@@ -41,10 +33,11 @@ std::string mean_text(double mean, double deviation) {
     return std::isfinite(deviation) ? fmt::format("{:.3f} ± {:.3f}", mean, deviation) : fmt::format("{:.3f}", mean);
 }
 
-std::string result_table(const std::vector<CollectedRun>& runs, const std::vector<std::string>& varied, std::size_t width) {
-    if (!any_result(runs)) return "";
+ResultTable result_table(const std::vector<CollectedRun>& runs, const std::vector<std::string>& varied, std::size_t width) {
+    const auto any = [&](const auto& holds) { return std::any_of(runs.begin(), runs.end(), holds); };
+    if (!any([](const CollectedRun& run) { return !run.record.summary.empty(); })) return {};
+    const bool stale = any([](const CollectedRun& run) { return may_be_stale(run.record); });
     const std::vector<std::string> by = rows_of(runs, varied);
-    const bool stale = any_stale(runs);
     std::vector<std::string> metrics = {"test_accuracy"}, header = by;
     if (stale) metrics.push_back("test_stale_rate");
     metrics.push_back("best_policy_accuracy");
@@ -53,27 +46,21 @@ std::string result_table(const std::vector<CollectedRun>& runs, const std::vecto
     if (stale) header.push_back("stale");
     for (const char* column : {"best policy", "runs"}) header.push_back(column);
     Table table(header);
+    bool several = false;
     for (const CompareRow& row : results.rows) {
         std::vector<std::string> cells = row.group;
         for (std::size_t m = 0; m < row.mean.size(); ++m)
             cells.push_back(mean_text(row.mean[m], m + 1 < row.mean.size() ? row.deviation[m] : NAN));
         cells.push_back(row.failed > 0 ? fmt::format("{} of {}", row.count, row.count + row.failed) : std::to_string(row.count));
         table.add(std::move(cells));
+        several = several || std::isfinite(row.deviation[0]);
     }
-    return table.str(width);
-}
-
-std::string result_legend(const std::vector<CollectedRun>& runs, const std::vector<std::string>& varied) {
-    if (!any_result(runs)) return "";
-    std::string text = "accuracy: of all test questions";
-    const CompareTable results = compare(runs, rows_of(runs, varied), {"test_accuracy"});
-    const auto several = [](const CompareRow& row) { return std::isfinite(row.deviation[0]); };
-    if (std::any_of(results.rows.begin(), results.rows.end(), several))
-        text += "; ±: the sample deviation of a row's runs, beside their mean";
-    if (any_stale(runs)) text += "; stale: share of the answers that were true before";
+    std::string legend = "accuracy: of all test questions";
+    if (several) legend += "; ±: the sample deviation of a row's runs, beside their mean";
+    if (stale) legend += "; stale: share of the answers that were true before";
     if (const std::vector<std::string> policies = policy_names(runs); !policies.empty())
-        text += "; best policy: of " + join(policies, ", ");
-    return text;
+        legend += "; best policy: of " + join(policies, ", ");
+    return {table.str(width), legend};
 }
 
 std::string failure_table(const std::vector<RunOutcome>& outcomes) {

@@ -12,10 +12,12 @@ namespace palimpsest {
 // "0.998", or "0.98 ± 0.01" over several runs; "-" where nothing was measured.
 std::string mean_text(double mean, double deviation);
 
-// Accuracy by the swept keys, mean over seeds, beside the best shallow policy. "" when no run has ended. `width` as of Table::str.
-std::string result_table(const std::vector<CollectedRun>& runs, const std::vector<std::string>& varied, std::size_t width = 0);
-// What its columns mean: "accuracy: of the test questions; ±: …".
-std::string result_legend(const std::vector<CollectedRun>& runs, const std::vector<std::string>& varied);
+// Accuracy by the swept keys, mean over seeds, beside the best shallow policy, and what the columns mean: "accuracy: of the test
+// questions; ±: …". Both "" when no run has ended. `width` as of Table::str.
+struct ResultTable {
+    std::string text, legend;
+};
+ResultTable result_table(const std::vector<CollectedRun>& runs, const std::vector<std::string>& varied, std::size_t width = 0);
 
 // Every failed run with its last line of error, where its log is, and the command that tries again. "" when none failed.
 std::string failure_table(const std::vector<RunOutcome>& outcomes);

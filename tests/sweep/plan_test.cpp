@@ -336,33 +336,33 @@ TEST_CASE("tables at the end of a sweep") {
     };
     std::vector<CollectedRun> runs = {run("linear", "1", 0.5), run("linear", "2", 0.7), run("delta", "1", 1.0),
                                       run("delta", "2", NAN)};
-    CHECK(result_table(runs, {"model.mixer", "seed"}) ==
+    CHECK(result_table(runs, {"model.mixer", "seed"}).text ==
           "model.mixer       accuracy          stale  best policy  runs\n"
           "linear       0.600 ± 0.141  0.250 ± 0.000        0.500  2\n"
           "delta                1.000          0.250        0.500  1 of 2\n");
-    CHECK(result_legend(runs, {"model.mixer", "seed"}) ==
+    CHECK(result_table(runs, {"model.mixer", "seed"}).legend ==
           "accuracy: of all test questions; ±: the sample deviation of a row's runs, beside their mean; stale: share of the "
           "answers that were true "
           "before; best policy: of first_of_key, majority_of_row");
     // Where no key is overwritten no answer can be stale.
     for (CollectedRun& one : runs) one.record.slices[0].overwrites = 0;
-    CHECK(result_table({runs[0], runs[2]}, {"model.mixer", "seed"}) ==
+    CHECK(result_table({runs[0], runs[2]}, {"model.mixer", "seed"}).text ==
           "model.mixer  accuracy  best policy  runs\n"
           "linear          0.500        0.500     1\n"
           "delta           1.000        0.500     1\n");
-    CHECK(result_legend({runs[0], runs[2]}, {"model.mixer", "seed"}) ==
+    CHECK(result_table({runs[0], runs[2]}, {"model.mixer", "seed"}).legend ==
           "accuracy: of all test questions; best policy: of first_of_key, majority_of_row");
     // Runs that differ in more than what was swept by name have rows of their own: a list of layers may set options.
     std::vector<CollectedRun> options = {runs[0], runs[1]};
     for (std::size_t i = 0; i < 2; ++i)
         options[i].record.config = {{"model.mixer", std::string("linear")},
                                     {"mixers.linear.feature_map", std::string(i == 0 ? "relu" : "elu1")}};
-    CHECK(result_table(options, {"model.mixer", "seed"}) ==
+    CHECK(result_table(options, {"model.mixer", "seed"}).text ==
           "model.mixer  mixers.linear.feature_map  accuracy  best policy  runs\n"
           "linear       relu                          0.500        0.500     1\n"
           "linear       elu1                          0.700        0.500     1\n");
-    CHECK(result_table({run("delta", "1", NAN)}, {"model.mixer", "seed"}).empty());
-    CHECK(result_legend({run("delta", "1", NAN)}, {"model.mixer", "seed"}).empty());
+    CHECK(result_table({run("delta", "1", NAN)}, {"model.mixer", "seed"}).text.empty());
+    CHECK(result_table({run("delta", "1", NAN)}, {"model.mixer", "seed"}).legend.empty());
 
     const TemporaryFolder folder;
     write_file_atomic(folder / "run.log", "");
