@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace palimpsest {
 namespace {
@@ -67,14 +67,18 @@ Members all_of(const std::vector<CollectedRun>& runs) {
     return members;
 }
 
-// Of the run of that number, by column.
-using Results = std::function<const std::map<std::string, double>&(std::size_t run)>;
+using Results = std::vector<const std::map<std::string, double>*>;  // of each run, by column
+
+Results summaries(const std::vector<CollectedRun>& runs) {
+    Results results;
+    for (const CollectedRun& run : runs) results.push_back(&run.record.summary);
+    return results;
+}
 
 std::vector<double> measured(const Members& members, const std::string& metric, const Results& results) {
     std::vector<double> values;
     for (const std::size_t run : members) {
-        const auto& row = results(run);
-        if (const auto found = row.find(metric); found != row.end()) values.push_back(found->second);
+        if (const auto found = results[run]->find(metric); found != results[run]->end()) values.push_back(found->second);
     }
     return values;
 }
@@ -89,7 +93,7 @@ CompareTable table_of(const std::vector<CollectedRun>& runs, const std::vector<s
         CompareRow row;
         row.group = std::move(group);
         for (const std::string& key : by) row.values.push_back(value_under(runs[members.front()], key));
-        for (const std::size_t run : members) ++(results(run).empty() ? row.failed : row.count);
+        for (const std::size_t run : members) ++(results[run]->empty() ? row.failed : row.count);
         for (const std::string& metric : metrics) {
             const Spread found = spread(measured(members, metric, results));
             row.mean.push_back(found.mean);
@@ -107,14 +111,14 @@ CompareTable compare(const std::vector<CollectedRun>& runs, const std::vector<st
                      const std::vector<std::string>& metrics) {
     // Before the first run has ended there is nothing to name, and an empty table says so better than an error.
     if (const std::vector<std::string> names = summary_names(runs); !names.empty()) check_known("summary value", metrics, names);
-    return table_of(
-        runs, by, metrics, [&](std::size_t run) -> const auto& { return runs[run].record.summary; });
+    return table_of(runs, by, metrics, summaries(runs));
 }
 
 CompareTable compare(const std::vector<CollectedRun>& runs, const std::vector<std::string>& by, const Profile& profile) {
     PALIMPSEST_ASSERT(profile.values.size() == runs.size(), "{} runs, profiles of {}", runs.size(), profile.values.size());
-    return table_of(
-        runs, by, profile.columns, [&](std::size_t run) -> const auto& { return profile.values[run]; });
+    Results results;
+    for (const auto& values : profile.values) results.push_back(&values);
+    return table_of(runs, by, profile.columns, results);
 }
 
 void sort_rows(CompareTable& table, const std::string& column) {
@@ -130,25 +134,16 @@ void sort_rows(CompareTable& table, const std::string& column) {
     }
     const auto place = static_cast<std::size_t>(found - names.begin()), keys = table.by.size();
     // Numbers, then words, then nothing; only numbers and words among themselves are turned round.
-    struct Rank {
-        int kind;
-        double number;
-        std::string word;
-    };
+    using Rank = std::tuple<int, double, std::string>;
     const auto rank = [&](const CompareRow& row) -> Rank {
-        if (place >= keys) {
-            const double mean = row.mean[place - keys];
-            return std::isnan(mean) ? Rank{2, 0, ""} : Rank{0, mean, ""};
-        }
+        if (place >= keys) return std::isnan(row.mean[place - keys]) ? Rank{2, 0, ""} : Rank{0, row.mean[place - keys], ""};
         const std::string& value = row.group[place];
         if (const auto parsed = number_of(value)) return {0, *parsed, ""};
         return {value.empty() ? 2 : 1, 0, value};
     };
     std::stable_sort(table.rows.begin(), table.rows.end(), [&](const CompareRow& a, const CompareRow& b) {
         const Rank x = rank(a), y = rank(b);
-        if (x.kind != y.kind) return x.kind < y.kind;
-        const Rank &less = down ? y : x, &more = down ? x : y;
-        return less.kind == 0 ? less.number < more.number : less.word < more.word;
+        return down && std::get<0>(x) == std::get<0>(y) ? y < x : x < y;
     });
 }
 
@@ -169,8 +164,8 @@ public:
     Choice(const std::vector<CollectedRun>& runs, std::vector<std::pair<Group, Members>> candidates,
            const std::vector<std::string>& over)
         : runs_(runs), candidates_(std::move(candidates)), over_(over), keys_(join(over, ", ")) {
-        const auto summary = [&](std::size_t run) -> const auto& { return runs_[run].record.summary; };
-        for (const auto& [value, tried] : candidates_) judged_.push_back(spread(measured(tried, selection_metric, summary)));
+        const Results results = summaries(runs);
+        for (const auto& [value, tried] : candidates_) judged_.push_back(spread(measured(tried, selection_metric, results)));
         for (std::size_t c = 1; c < judged_.size(); ++c) {
             if (mean(c) > mean(winner_) || (std::isnan(mean(winner_)) && !std::isnan(mean(c)))) winner_ = c;
         }

@@ -43,23 +43,20 @@ void write_config_column(hid_t group, const std::string& key, const std::vector<
     std::vector<std::optional<Attribute>> values;
     for (const CollectedRun& run : runs) values.push_back(value_under(run, key));
     const auto all = [&](const auto& holds) { return std::all_of(values.begin(), values.end(), holds); };
-    if (all([](const auto& v) { return v && std::holds_alternative<std::int64_t>(*v); })) {
-        std::vector<std::int64_t> column;
-        for (const auto& value : values) column.push_back(std::get<std::int64_t>(*value));
-        hdf5::write_column(group, key, column, {scale});
-    } else if (all([](const auto& v) { return !v || !std::holds_alternative<std::string>(*v); })) {
-        std::vector<double> column;
+    const auto write = [&]<class T>(const T& missing, bool gaps) {
+        std::vector<T> column;
         for (const auto& value : values) {
-            if (!value) column.push_back(not_a_number);
-            else if (const auto* integer = std::get_if<std::int64_t>(&*value)) column.push_back(static_cast<double>(*integer));
-            else column.push_back(std::get<double>(*value));
+            column.push_back(missing);
+            if (!value) continue;
+            if constexpr (std::is_same_v<T, std::string>) column.back() = in_words(*value);
+            else if (const auto* integer = std::get_if<std::int64_t>(&*value)) column.back() = static_cast<T>(*integer);
+            else column.back() = static_cast<T>(std::get<double>(*value));
         }
-        hdf5::write_column(group, key, column, {scale}, {.gaps = true});
-    } else {
-        std::vector<std::string> column;
-        for (const auto& value : values) column.push_back(value ? in_words(*value) : "");
-        hdf5::write_column(group, key, column, {scale});
-    }
+        hdf5::write_column(group, key, column, {scale}, {.gaps = gaps});
+    };
+    if (all([](const auto& v) { return v && std::holds_alternative<std::int64_t>(*v); })) write(std::int64_t{0}, false);
+    else if (all([](const auto& v) { return !v || !std::holds_alternative<std::string>(*v); })) write(not_a_number, true);
+    else write(std::string(), false);
 }
 
 void write_runs(hid_t file, const std::string& folder, const std::vector<CollectedRun>& runs) {

@@ -2,32 +2,26 @@
 
 #include "core/log.h"
 
+#include <condition_variable>
 #include <cstdlib>
 #include <future>
+#include <mutex>
 
 namespace palimpsest {
 
 using namespace std::chrono_literals;
 
 Attendant::Attendant(std::vector<RunSession*> sessions, const StopRequest& request)
-    : sessions_(std::move(sessions)), request_(request), thread_([this] { work(); }) {}
+    : sessions_(std::move(sessions)), request_(request), thread_([this](const std::stop_token& done) { work(done); }) {}
 
-Attendant::~Attendant() {
-    {
-        const std::lock_guard lock(mutex_);
-        done_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
-}
-
-void Attendant::work() {
-    std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, 50ms, [this] { return done_; })) {
-        lock.unlock();
+void Attendant::work(const std::stop_token& done) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any wake;
+    const auto is_done = [&] { return done.stop_requested(); };
+    while (!wake.wait_for(lock, done, 50ms, is_done)) {
         if (request_.now.load()) leave();
         for (RunSession* session : sessions_) session->heartbeat();
-        lock.lock();
     }
 }
 

@@ -6,9 +6,8 @@
 #include "sweep/stop.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -21,20 +20,14 @@ class Attendant {
 public:
     // The sessions hold their locks and outlive the attendant, which lives until each has written its end.
     Attendant(std::vector<RunSession*> sessions, const StopRequest& request);
-    ~Attendant();
-    Attendant(const Attendant&) = delete;
-    Attendant& operator=(const Attendant&) = delete;
 
 private:
-    void work();
+    void work(const std::stop_token& done);
     [[noreturn]] void leave();
 
     const std::vector<RunSession*> sessions_;
     const StopRequest& request_;
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    bool done_ = false;
-    std::thread thread_;
+    std::jthread thread_;
 };
 
 // Calls all at the same time, each on a thread of its own, and returns when they are done, at the latest at `deadline`: threads

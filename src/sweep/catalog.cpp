@@ -5,24 +5,11 @@
 #include "task/task.h"
 #include "train/optimizer.h"
 
+#include <exception>
 #include <map>
 #include <memory>
 
 namespace palimpsest {
-namespace {
-
-template <class Action>
-std::string complaint(const Action& action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
-}
-
-}  // namespace
-
 Catalog registry_catalog() {
     Catalog catalog;
     catalog.tasks = task_names();
@@ -37,12 +24,19 @@ Catalog registry_catalog() {
         return kind == nullptr ? nullptr : &kind->schema();
     };
     // A sweep asks for the same segment at point after point, and a long one takes a while.
-    const auto known = std::make_shared<std::map<std::string, std::string>>();  // by task and options: what is wrong, or ""
+    const auto known =
+        std::make_shared<std::map<std::string, std::exception_ptr>>();  // by task and options: what is wrong, if anything
     catalog.check_task = [known](const std::string& name, const void* options) {
         const Task& task = get_task(name);
         const auto [entry, is_new] = known->try_emplace(name + " " + emit_flow(task.schema().write(options)));
-        if (is_new) entry->second = complaint([&] { static_cast<void>(task.compile(options)); });
-        if (!entry->second.empty()) throw Error(ExitCode::usage, entry->second);
+        if (is_new) {
+            try {
+                static_cast<void>(task.compile(options));
+            } catch (const Error&) {
+                entry->second = std::current_exception();
+            }
+        }
+        if (entry->second) std::rethrow_exception(entry->second);
     };
     // The mixer declares its parameters; nothing is allocated.
     catalog.check_mixer = [](const std::string& name, const void* options, const ModelSpec& model) {

@@ -62,10 +62,7 @@ std::vector<std::string> gpu_models() {
     return models;
 }
 
-std::string gpu_driver() {
-    const std::string version = field("/proc/driver/nvidia/version", "NVRM version");
-    return version;
-}
+std::string gpu_driver() { return field("/proc/driver/nvidia/version", "NVRM version"); }
 
 std::string libtorch_version() { return TORCH_VERSION; }
 

@@ -60,36 +60,25 @@ std::string with_line_feeds(std::string text) {
     return text;
 }
 
-std::vector<std::string> named(const Manifest& manifest, const std::set<std::string>& ids_elsewhere) {
-    std::vector<std::string> names;
-    for (const SweepRun& run : manifest.runs)
-        if (ids_elsewhere.count(run.run_id) == 0)
-            names.push_back(run.varied.empty() ? short_id(run.run_id)
-                                               : fmt::format("{} ({})", short_id(run.run_id), varied_text(run.varied)));
-    return names;
-}
-
 std::vector<std::string> changes(const Manifest& before, const Manifest& after) {
-    if (before.sweep_id == after.sweep_id) return {};
     std::vector<std::string> notes;
-    const auto ids = [](const Manifest& manifest) {
-        std::set<std::string> all;
-        for (const SweepRun& run : manifest.runs) all.insert(run.run_id);
-        return all;
-    };
-    const auto note = [&](std::vector<std::string> names, const char* what) {
-        constexpr std::size_t most = 5;
-        if (names.empty()) return;
-        const std::size_t count = names.size();
-        if (count > most) {
-            names.resize(most);
-            names.push_back("…");
+    const auto note = [&](const Manifest& of, const Manifest& other, const char* what) {
+        constexpr std::int64_t most = 5;
+        std::set<std::string> elsewhere;
+        for (const SweepRun& run : other.runs) elsewhere.insert(run.run_id);
+        std::vector<std::string> names;
+        std::int64_t count = 0;
+        for (const SweepRun& run : of.runs) {
+            if (elsewhere.contains(run.run_id) || ++count > most) continue;
+            names.push_back(short_id(run.run_id) + (run.varied.empty() ? "" : " (" + varied_text(run.varied) + ")"));
         }
-        notes.push_back(fmt::format("the plan has changed since last time: {} {}: {}",
-                                    plural(static_cast<std::int64_t>(count), "run"), what, join(names, ", ")));
+        if (count > most) names.push_back("…");
+        if (count > 0)
+            notes.push_back(
+                fmt::format("the plan has changed since last time: {} {}: {}", plural(count, "run"), what, join(names, ", ")));
     };
-    note(named(after, ids(before)), "new");
-    note(named(before, ids(after)), "no longer planned (folders stay)");
+    note(after, before, "new");
+    note(before, after, "no longer planned (folders stay)");
     return notes;
 }
 
