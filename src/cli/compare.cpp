@@ -156,12 +156,6 @@ bool holds(const std::vector<std::string>& list, const std::string& word) {
     return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-std::string some_of(const std::vector<std::string>& words) {
-    constexpr std::size_t most = 6;
-    if (words.size() <= most) return join(words, ", ");
-    return join({words.begin(), words.begin() + most}, ", ") + ", …";
-}
-
 // Returns all test segments of the runs that have several.
 std::vector<std::string> pooled_segments(const std::vector<CollectedRun>& runs) {
     std::vector<std::string> labels;
@@ -193,9 +187,10 @@ void tell_meaning(const Selection& selection, const Arguments& arguments, const 
     const auto of_test = [](const std::string& metric) { return metric.find("test_") != std::string::npos; };
     if (of_summaries && std::any_of(arguments.metrics.begin(), arguments.metrics.end(), of_test))
         if (const auto segments = pooled_segments(selection.runs); !segments.empty())
-            log_info("note: averaged over the test segments {}; --segments takes them apart", some_of(segments));
+            log_info("note: averaged over the test segments {}; --segments takes them apart", join_some(segments, 6));
     for (const Part& part : parts)
-        if (!part.pooled.empty()) log_info("note: {}: a column averages over the segments {}", part.metric, some_of(part.pooled));
+        if (!part.pooled.empty())
+            log_info("note: {}: a column averages over the segments {}", part.metric, join_some(part.pooled, 6));
     const std::vector<std::string> policies = policy_names(selection.runs);
     if (holds(arguments.metrics, "best_policy_accuracy") && !policies.empty())
         log_info("best_policy_accuracy: in each segment the best of {}, on the same questions", join(policies, ", "));

@@ -67,16 +67,13 @@ ExportFormat format_of(const Arguments& arguments) {
 
 void tell_missing(const std::vector<const CollectedRun*>& missing, std::size_t all, const std::string& what) {
     if (missing.empty()) return;
-    constexpr std::size_t most = 5;
     std::vector<std::string> names;
     for (const CollectedRun* run : missing) {
         const std::string& id = run->run.run_id;  // empty where a folder without a manifest holds an unreadable file
-        if (names.size() < most)
-            names.push_back(fmt::format("{} ({})", id.empty() ? run->run.folder : short_id(id), to_string(run->state)));
+        names.push_back(fmt::format("{} ({})", id.empty() ? run->run.folder : short_id(id), to_string(run->state)));
     }
-    if (missing.size() > most) names.push_back("…");
     log_info("note: {} of {} have no {} yet: {}", missing.size(), plural(static_cast<std::int64_t>(all), "run"), what,
-             join(names, ", "));
+             join_some(names, 5));
 }
 
 ExitCode export_all(Arguments arguments) {

@@ -58,12 +58,6 @@ bool has_id(const std::string& folder, const std::string& word) {
     return word.find_first_not_of("0123456789abcdef") == std::string::npos && run_id_in(folder).starts_with(word);
 }
 
-std::string list_of(std::vector<std::string> names) {
-    const std::size_t count = names.size();
-    if (count > most_named) names.resize(most_named);
-    return join(names, ", ") + (count > most_named ? ", …" : "");
-}
-
 }  // namespace
 
 std::string id_in_name(const std::string& folder) {
@@ -94,7 +88,7 @@ Place find_place(const std::string& name, const std::string& results) {
         fail(ExitCode::usage,
              "no folder '{}', and no sweep or run of that name in '{}'{}\n`palimpsest ls --results {}` lists what is there", name,
              results, did_you_mean(name, known), shell_line({results}));
-    fail(ExitCode::usage, "'{}' may be any of {} runs: {}", name, found.size(), list_of(found));
+    fail(ExitCode::usage, "'{}' may be any of {} runs: {}", name, found.size(), join_some(found, most_named));
 }
 
 std::string find_run(const std::string& name, const std::string& results) {

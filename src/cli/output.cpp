@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "store/flat_config.h"
+#include "store/attributes.h"
 #include "sweep/catalog.h"
 
 #include <nlohmann/json.hpp>

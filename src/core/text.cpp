@@ -72,6 +72,11 @@ std::string join(const std::vector<std::string>& words, std::string_view separat
     return fmt::format("{}", fmt::join(words, separator));
 }
 
+std::string join_some(const std::vector<std::string>& words, std::size_t most) {
+    if (words.size() <= most) return join(words, ", ");
+    return join({words.begin(), words.begin() + static_cast<std::ptrdiff_t>(most)}, ", ") + ", …";
+}
+
 bool is_utf8(std::string_view text) {
     for (std::size_t i = 0; i < text.size(); ++i) {
         const auto byte = static_cast<unsigned char>(text[i]);

@@ -18,6 +18,7 @@ std::size_t edit_distance(std::string_view, std::string_view);
 std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
 
 std::string join(const std::vector<std::string>& words, std::string_view separator);
+std::string join_some(const std::vector<std::string>& words, std::size_t most);  // "a, b, …"
 // Returns a line to paste into a shell, quoted where it must be, and printable whatever bytes the words hold ($'\x1b').
 std::string shell_line(const std::vector<std::string>& words);
 bool is_utf8(std::string_view text);

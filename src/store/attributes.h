@@ -1,5 +1,7 @@
-// The values that every reader of HDF5 knows as attributes of an object, each under its name.
+// The values that every reader of HDF5 knows as attributes of an object, each under its name; and a config as such.
 #pragma once
+
+#include "config/value.h"
 
 #include <fmt/format.h>
 
@@ -30,5 +32,10 @@ inline std::string words_under(const Attributes& attributes, std::string_view na
     const Attribute* value = find(attributes, name);
     return value == nullptr ? "unknown" : in_words(*value);
 }
+
+// A value in its own type; true and false stay words: there is no boolean that every reader knows.
+Attribute native(const Value& value);
+// One attribute per value of the resolved config, by dotted key.
+Attributes flat_config(const Value& resolved);
 
 }  // namespace palimpsest

@@ -3,7 +3,6 @@
 #include "config/spec.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "store/flat_config.h"
 
 #include <algorithm>
 #include <charconv>

@@ -4,7 +4,6 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "store/flat_config.h"
 #include "store/run_lock.h"
 #include "sweep/attendant.h"
 #include "sweep/inspect.h"

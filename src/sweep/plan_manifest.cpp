@@ -63,19 +63,15 @@ std::string with_line_feeds(std::string text) {
 std::vector<std::string> changes(const Manifest& before, const Manifest& after) {
     std::vector<std::string> notes;
     const auto note = [&](const Manifest& of, const Manifest& other, const char* what) {
-        constexpr std::int64_t most = 5;
         std::set<std::string> elsewhere;
         for (const SweepRun& run : other.runs) elsewhere.insert(run.run_id);
         std::vector<std::string> names;
-        std::int64_t count = 0;
-        for (const SweepRun& run : of.runs) {
-            if (elsewhere.contains(run.run_id) || ++count > most) continue;
-            names.push_back(short_id(run.run_id) + (run.varied.empty() ? "" : " (" + varied_text(run.varied) + ")"));
-        }
-        if (count > most) names.push_back("…");
-        if (count > 0)
-            notes.push_back(
-                fmt::format("the plan has changed since last time: {} {}: {}", plural(count, "run"), what, join(names, ", ")));
+        for (const SweepRun& run : of.runs)
+            if (!elsewhere.contains(run.run_id))
+                names.push_back(short_id(run.run_id) + (run.varied.empty() ? "" : " (" + varied_text(run.varied) + ")"));
+        if (!names.empty())
+            notes.push_back(fmt::format("the plan has changed since last time: {} {}: {}", plural(std::ssize(names), "run"), what,
+                                        join_some(names, 5)));
     };
     note(after, before, "new");
     note(before, after, "no longer planned (folders stay)");

@@ -3,7 +3,6 @@
 #include "core/error.h"
 #include "core/thread.h"
 #include "store/answers.h"
-#include "store/flat_config.h"
 #include "sweep/machine.h"
 #include "task/task.h"
 

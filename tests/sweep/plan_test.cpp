@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "store/flat_config.h"
 #include "store/run_writer.h"
 #include "sweep/catalog.h"
 #include "sweep/execute_pack.h"

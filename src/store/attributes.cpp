@@ -1,4 +1,4 @@
-#include "store/flat_config.h"
+#include "store/attributes.h"
 
 #include "config/schema_fields.h"
 
