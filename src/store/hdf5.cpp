@@ -233,13 +233,11 @@ void check(herr_t status, const std::string& what) {
 }
 
 Handle create_file() {
-    const Guard guard;
     const Handle creation = creation_list(H5P_FILE_CREATE, true);
     return Handle(H5Fcreate(memory_name().c_str(), H5F_ACC_TRUNC, creation, access_list()), H5Fclose, "create file");
 }
 
 Handle open_file(const std::string& image, Access mode) {
-    const Guard guard;
     if (image.empty()) throw Failure("the file is empty");
     const Handle access = access_list();
     // The library copies the image; its signature merely lacks the const.
@@ -249,7 +247,6 @@ Handle open_file(const std::string& image, Access mode) {
 }
 
 std::string image(hid_t file) {
-    const Guard guard;
     check(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush file");
     const ssize_t size = H5Fget_file_image(file, nullptr, 0);
     if (size < 0) raise("measure file image");
@@ -259,44 +256,37 @@ std::string image(hid_t file) {
 }
 
 Handle create_group(hid_t parent, const std::string& name) {
-    const Guard guard;
     const Handle creation = creation_list(H5P_GROUP_CREATE, true);
     return Handle(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Gclose,
                   fmt::format("create group '{}'", name));
 }
 
 Handle open_group(hid_t parent, const std::string& name) {
-    const Guard guard;
     return Handle(H5Gopen2(parent, name.c_str(), H5P_DEFAULT), H5Gclose, fmt::format("open group '{}'", name));
 }
 
 Handle open_dataset(hid_t parent, const std::string& name) {
-    const Guard guard;
     return Handle(H5Dopen2(parent, name.c_str(), H5P_DEFAULT), H5Dclose, fmt::format("open dataset '{}'", name));
 }
 
 bool exists(hid_t parent, const std::string& name) {
-    const Guard guard;
     const htri_t found = H5Lexists(parent, name.c_str(), H5P_DEFAULT);
     check(found, fmt::format("look for '{}'", name));
     return found > 0;
 }
 
 bool is_group(hid_t parent, const std::string& name) {
-    const Guard guard;
     const Handle object(H5Oopen(parent, name.c_str(), H5P_DEFAULT), H5Oclose, fmt::format("open '{}'", name));
     return H5Iget_type(object) == H5I_GROUP;
 }
 
 std::vector<std::string> children(hid_t group) {
-    const Guard guard;
     std::vector<std::string> names;
     check(H5Literate(group, index_of(group, H5Pget_link_creation_order), H5_ITER_INC, nullptr, add_name, &names), "list a group");
     return names;
 }
 
 std::vector<hsize_t> shape(hid_t dataset) {
-    const Guard guard;
     const Handle space = dataspace(dataset);
     const int rank = H5Sget_simple_extent_ndims(space);
     if (rank < 0) raise("read the shape of a dataset");
@@ -306,7 +296,6 @@ std::vector<hsize_t> shape(hid_t dataset) {
 }
 
 Handle write_axis(hid_t parent, const std::string& name, const Values& values, const About& about) {
-    const Guard guard;
     const std::size_t rows = std::visit([](const auto& typed) { return typed.size(); }, values);
     Handle dataset = write_values(parent, name, values, {rows}, about);
     check(H5DSset_scale(dataset, name.c_str()), fmt::format("make '{}' a dimension scale", name));
@@ -315,7 +304,6 @@ Handle write_axis(hid_t parent, const std::string& name, const Values& values, c
 
 Handle write_column(hid_t parent, const std::string& name, const Values& values, const std::vector<hid_t>& axes,
                     const About& about) {
-    const Guard guard;
     std::vector<hsize_t> size;
     for (const hid_t axis : axes) size.push_back(shape(axis)[0]);
     Handle dataset = write_values(parent, name, values, size, about);
@@ -325,13 +313,11 @@ Handle write_column(hid_t parent, const std::string& name, const Values& values,
 }
 
 void write_scalar(hid_t parent, const std::string& name, const Attribute& value, const About& about) {
-    const Guard guard;
     std::visit([&](const auto& typed) { write_values(parent, name, std::span(&typed, 1), {}, about); }, value);
 }
 
 template <class T>
 std::vector<T> read(hid_t dataset) {
-    const Guard guard;
     if constexpr (std::is_same_v<T, std::string>) return take_texts(read_all<char*>(dataset, text_type()));
     else return read_all<T>(dataset, type_of<T>(false));
 }
@@ -342,18 +328,15 @@ template std::vector<double> read(hid_t);
 template std::vector<std::string> read(hid_t);
 
 void write_attribute(hid_t object, const std::string& name, const Attribute& value) {
-    const Guard guard;
     std::visit([&]<class T>(const T& typed) { write_attribute<T>(object, name, scalar_space(), {&typed, 1}); }, value);
 }
 
 void write_attribute(hid_t object, const std::string& name, const Values& values) {
-    const Guard guard;
     std::visit([&](const auto& typed) { write_attribute(object, name, simple_space({typed.size()}, {typed.size()}), typed); },
                values);
 }
 
 std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
-    const Guard guard;
     if (!has_attribute(object, name)) return std::nullopt;
     const std::string what = fmt::format("read attribute '{}'", name);
     const Handle attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose, what);
@@ -370,7 +353,6 @@ std::optional<Attribute> read_attribute(hid_t object, const std::string& name) {
 }
 
 Attributes read_attributes(hid_t group) {
-    const Guard guard;
     std::vector<std::string> names;
     check(H5Aiterate2(group, index_of(group, H5Pget_attr_creation_order), H5_ITER_INC, nullptr, add_name, &names),
           "list attributes");

@@ -2,7 +2,7 @@
 // the few kinds of object that our files consist of (docs/results_format.md).
 //
 // A file lives in memory, as a growing image; core/file.h puts images on disk whole. So HDF5 opens, locks and half-writes nothing
-// there. The library is not thread-safe: every function here takes one process-wide mutex, and so do the handles when they close.
+// there. The library is not thread-safe: whoever calls a function holds a Guard meanwhile; handles take their own when they close.
 #pragma once
 
 #include "store/attributes.h"
@@ -27,7 +27,7 @@ public:
     using std::runtime_error::runtime_error;
 };
 
-// Held during every call of the library; may be taken again by its holder.
+// One process-wide mutex; may be taken again by its holder.
 class Guard {
 public:
     Guard();

@@ -68,16 +68,17 @@ public:
             if (problem.empty()) return;
             problems.push_back(at_its_place(spec, key, problem));
         };
-        note(runtime_(key_of(spec, {"run"}),
-                      [&] {
-                          train::check_runtime(spec.run);
-                          return true;
-                      })
-                 .problem,
-             "run");
+        const auto attempt = [&](const std::string& key, const auto& action) {
+            try {
+                action();
+            } catch (const Error& error) {
+                note(error.what(), key);
+            }
+        };
+        attempt("run", [&] { train::check_runtime(spec.run); });
         const auto& segments = segments_(key_of(spec, {"task"}), [&] { return train::compile_segments(spec.task); });
         note(segments.problem, "task");
-        if (segments.value) measure(spec, *segments.value, out.size, note);
+        if (segments.value) attempt("train", [&] { measure(spec, *segments.value, out.size, note); });
 
         const bool starts = folder.empty() || decide(RunFolder(folder)).trains();
         const bool begun = !folder.empty() && !train::checkpoint_steps(RunFolder(folder).file("checkpoints")).empty();
@@ -98,21 +99,17 @@ private:
         const auto& parameters = parameters_(key, [&] { return count_parameters(spec, shape); });
         note(parameters.problem, "model");
         size.state_length = segments.longest;
-        try {
-            size.steps = train::count_steps(segments.train, spec.train, spec.data).steps;
-            if (!parameters.value) return;
-            size.parameters = parameters.value->trained;
-            const std::int64_t all = parameters.value->trained + parameters.value->fixed;
-            const train::MemoryProblem problem =
-                train::memory_problem(train::memory_needs(spec, segments, all, lanes_of(spec)), memory_);
-            note(problem.text, problem.key);
-            if (!problem.text.empty()) return;
-            const auto& state = states_(key, [&] { return measure_state(spec, shape); });
-            note(state.problem, "model");
-            if (state.value) size.state_bytes = *state.value;
-        } catch (const Error& error) {
-            note(error.what(), "train");
-        }
+        size.steps = train::count_steps(segments.train, spec.train, spec.data).steps;
+        if (!parameters.value) return;
+        size.parameters = parameters.value->trained;
+        const std::int64_t all = parameters.value->trained + parameters.value->fixed;
+        const train::MemoryProblem problem =
+            train::memory_problem(train::memory_needs(spec, segments, all, lanes_of(spec)), memory_);
+        note(problem.text, problem.key);
+        if (!problem.text.empty()) return;
+        const auto& state = states_(key, [&] { return measure_state(spec, shape); });
+        note(state.problem, "model");
+        if (state.value) size.state_bytes = *state.value;
     }
 
     std::int64_t lanes_of(const RunSpec& spec) const {
@@ -123,7 +120,6 @@ private:
     const std::int64_t lanes_;
     const double memory_ = usable_memory();
     std::map<std::string, std::int64_t> alike_;  // runs of each shape
-    Memo<bool> runtime_;
     Memo<train::Segments> segments_;
     Memo<ParameterCount> parameters_;
     Memo<std::int64_t> states_;
