@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/time.h"
+#include "store/run_lock.h"
 
 #include <nlohmann/json.hpp>
 
@@ -123,16 +124,6 @@ std::optional<RunFailure> RunFolder::failure() const {
 std::string RunFolder::holder() const {
     const std::optional<LockText> lock = read_lock(file("LOCK"));
     return lock ? lock->holder() : "";
-}
-
-void RunFolder::lock() { lock_ = std::make_unique<RunLock>(path_); }
-
-void RunFolder::heartbeat(std::chrono::steady_clock::duration interval) {
-    if (lock_) lock_->heartbeat(interval);
-}
-
-void RunFolder::unlock() {
-    if (lock_) lock_->release();
 }
 
 void RunFolder::write_done() {

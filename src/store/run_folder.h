@@ -2,12 +2,9 @@
 // (run_lock.h), DONE, FAILED.json.
 #pragma once
 
-#include "store/run_lock.h"
 #include "store/run_reader.h"
 
-#include <chrono>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,17 +34,12 @@ public:
     std::optional<RunFailure> failure() const;  // of FAILED.json
     std::string holder() const;                 // "pid 4711 on host a" of LOCK, for messages; "" without one
 
-    void lock();  // as RunLock's constructor
-    // RunLock::heartbeat, where a lock is held. Call it often, and with an interval of 0 before anything is written in the folder.
-    void heartbeat(std::chrono::steady_clock::duration interval = std::chrono::seconds(5));
-    void unlock();      // removes LOCK if it is ours
     void write_done();  // and removes FAILED.json
     void write_failed(const RunFailure& failure);
     void clear_end();  // removes DONE and FAILED.json
 
 private:
     std::string path_;
-    std::unique_ptr<RunLock> lock_;  // what we took, also after it was given back
 };
 
 // <run id>-<human part>: the part for people may be cut, the id never.

@@ -46,7 +46,8 @@ public:
 
     // Writes the heartbeat and looks whether the lock still is ours, unless both were done within the last `interval`. A failure of
     // the disk is told only once it has lasted for as long as the lock is good. LostLock once another process has it.
-    void heartbeat(std::chrono::steady_clock::duration interval);
+    // Call it often, and with an interval of 0 before anything is written in the folder.
+    void heartbeat(std::chrono::steady_clock::duration interval = std::chrono::seconds(5));
     // Removes LOCK if it is ours.
     void release();
 

@@ -100,7 +100,7 @@ RunSession::RunSession(const PlannedRun& run, const std::string& folder, const P
 
 RunSession::~RunSession() {
     try {
-        folder_.unlock();
+        if (lock_) lock_->release();
     } catch (const std::exception& error) {
         log_warning("{}", error.what());  // a LOCK that stays is dead as soon as this process is
     }
@@ -114,7 +114,7 @@ bool RunSession::wanted() {
 bool RunSession::lock() {
     make_folders(folder_.path());
     try {
-        folder_.lock();
+        lock_.emplace(folder_.path());
     } catch (const Error&) {
         if (!wanted()) return false;
         throw;
@@ -122,7 +122,7 @@ bool RunSession::lock() {
     phase_ = Phase::locked;
     if (!file_exists(folder_.file("DONE")) && is_complete(folder_.file("run.h5"))) folder_.write_done();
     if (folder_.state() == RunState::finished) {  // also by another process, a moment ago
-        folder_.unlock();
+        lock_->release();
         phase_ = Phase::ended;
         skipped_ = true;
         return false;
@@ -174,7 +174,7 @@ void RunSession::open(Trainer& trainer, std::int64_t from) {
     from_ = last_step_ = from;
     began_ = Clock::now();
     const RunSpec& spec = run_.spec;
-    const auto may_write = [this] { folder_.heartbeat(0s); };
+    const auto may_write = [this] { lock_->heartbeat(0s); };
     may_write();
     static_cast<void>(create_file(folder_.file("config.yaml"), emit_yaml(spec.resolved)));
     // Lanes make their steps together: only one that is alone draws the terminal's line.
@@ -206,7 +206,7 @@ RunWriter& RunSession::writer() {
 }
 
 void RunSession::train_row(std::int64_t step, std::span<const float> metrics) {
-    folder_.heartbeat();
+    lock_->heartbeat();
     const std::lock_guard lock(mutex_);
     writer().train_row(step, metrics);
     last_step_ = step;
@@ -230,7 +230,7 @@ void RunSession::progress(const Progress& progress) {
 
 void RunSession::checkpoint_begins(std::int64_t) {
     const std::lock_guard lock(mutex_);
-    folder_.heartbeat(0s);
+    lock_->heartbeat(0s);
     writer().flush();
 }
 
@@ -317,7 +317,9 @@ void RunSession::end_failed(const RunFailure& failure) {
         }
     };
     try {
-        try_to([&] { folder_.heartbeat(0s); });
+        try_to([&] {
+            if (lock_) lock_->heartbeat(0s);
+        });
         log_error("{}{}", prefix_, failure.message);
         try_to([&] {
             if (!writer_ || writer_->finished()) return;  // a whole record stands there: DONE alone is missing
@@ -350,14 +352,14 @@ void RunSession::end_lost(const std::string& message) {
 void RunSession::leave() {
     phase_ = Phase::ended;
     writer_.reset();  // while the folder still is ours: it publishes what it may
-    folder_.unlock();
+    if (lock_) lock_->release();
     reporter_.reset();
     log_.reset();  // what other lanes say from now on is not of this run
 }
 
 void RunSession::heartbeat() {
     try {
-        folder_.heartbeat();
+        lock_->heartbeat();
     } catch (const Error&) {
         // It is told again to whoever writes next.
     }
@@ -368,13 +370,13 @@ void RunSession::close_now(const StopRequest& request, std::chrono::steady_clock
     const std::unique_lock lock(mutex_, deadline);
     if (!lock || phase_ != Phase::locked) return;
     phase_ = Phase::ended;
-    folder_.heartbeat(0s);
+    lock_->heartbeat(0s);
     if (writer_) {
         writer_->end_start(last_step_, request.reason(), seconds());
         writer_->flush();
     }
     folder_.write_failed({request.reason(), "stopped at once by a second signal", -1});
-    folder_.unlock();
+    lock_->release();
     log_info("stopped at once; what was logged since the last checkpoint will be made again\nresume with: {}",
              resume_command(folder_.path()));
 }

@@ -4,6 +4,7 @@
 
 #include "core/log.h"
 #include "store/run_folder.h"
+#include "store/run_lock.h"
 #include "store/run_writer.h"
 #include "sweep/plan.h"
 #include "sweep/progress.h"
@@ -77,6 +78,7 @@ private:
     const PackFacts& pack_;
     const std::string prefix_;  // of its messages: which lane of a pack speaks
     RunFolder folder_;
+    std::optional<RunLock> lock_;  // what was taken, also after it was given back
     std::optional<RunLog> log_;
     std::optional<ProgressReporter> reporter_;
     bool skipped_ = false;

@@ -4,6 +4,7 @@
 #include "core/file.h"
 #include "sample.h"
 #include "store/hdf5.h"
+#include "store/run_lock.h"
 
 #include <ctime>
 #include <sys/wait.h>
@@ -33,7 +34,7 @@ std::string own_namespace() { return std::filesystem::read_symlink("/proc/self/n
 
 std::string lock_error(RunFolder& folder, ExitCode expected) {
     try {
-        folder.lock();
+        RunLock(folder.path());
     } catch (const Error& error) {
         CHECK(error.code() == expected);
         return error.what();
@@ -48,12 +49,12 @@ TEST_CASE("a run goes from fresh to running to finished") {
     RunFolder folder(temporary.path());
     CHECK(folder.state() == RunState::fresh);
     CHECK(folder.holder().empty());
-    folder.lock();
+    RunLock folder_lock(folder.path());
     CHECK(folder.state() == RunState::running);
     CHECK(folder.holder() == fmt::format("pid {} on host {}", ::getpid(), own_host()));
     sample::write_run(temporary.path(), 20);
     folder.write_done();
-    folder.unlock();
+    folder_lock.release();
     CHECK(folder.state() == RunState::finished);
     CHECK_FALSE(file_exists(folder.file("LOCK")));
     CHECK(std::string(to_string(RunState::finished)) == "finished");
@@ -73,11 +74,11 @@ TEST_CASE("failure is told, kept and cleared") {
     CHECK(folder.state() == RunState::interrupted);
     folder.write_failed({"requeue", "SIGTERM", 8});
     CHECK(folder.state() == RunState::interrupted);
-    folder.lock();
+    RunLock folder_lock(folder.path());
     CHECK(folder.state() == RunState::running);
     sample::write_run(temporary.path(), 20);
     folder.write_done();
-    folder.unlock();
+    folder_lock.release();
     CHECK(folder.state() == RunState::finished);
     CHECK_FALSE(folder.failure());
     folder.write_failed({"error", "x", 1});
@@ -88,13 +89,13 @@ TEST_CASE("failure is told, kept and cleared") {
 TEST_CASE("a held lock stops a second run, whoever asks") {
     const TemporaryFolder temporary;
     RunFolder first(temporary.path()), second(temporary.path());
-    first.lock();
+    RunLock first_lock(first.path());
     const std::string expected = fmt::format("already running (pid {} on host {}): '{}'", ::getpid(), own_host(), temporary.path());
     CHECK(lock_error(second, ExitCode::usage) == expected);
     const pid_t child = ::fork();
     if (child == 0) {
         try {
-            RunFolder(temporary.path()).lock();
+            RunLock(temporary.path());
         } catch (const Error& error) {
             ::_exit(error.what() == expected ? 7 : 8);
         }
@@ -103,10 +104,9 @@ TEST_CASE("a held lock stops a second run, whoever asks") {
     int status = 0;
     ::waitpid(child, &status, 0);
     CHECK(WEXITSTATUS(status) == 7);
-    second.unlock();  // holds none: must not remove the first one's
     CHECK(first.state() == RunState::running);
-    first.unlock();
-    second.lock();
+    first_lock.release();
+    RunLock second_lock(second.path());
     CHECK(second.state() == RunState::running);
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("a killed process's lock is seen as lost at once, and taken over witho
     REQUIRE(::pipe(ready) == 0);
     const pid_t child = ::fork();
     if (child == 0) {
-        RunFolder(temporary.path()).lock();
+        RunLock(temporary.path());
         if (::write(ready[1], "x", 1) != 1) ::_exit(1);
         ::pause();
     }
@@ -131,7 +131,7 @@ TEST_CASE("a killed process's lock is seen as lost at once, and taken over witho
     CHECK(folder.state() == RunState::lost);
     ::waitpid(child, nullptr, 0);
     CHECK(folder.state() == RunState::lost);
-    folder.lock();
+    RunLock folder_lock(folder.path());
     CHECK(folder.holder() == fmt::format("pid {} on host {}", ::getpid(), own_host()));
     CHECK(list_files(temporary.path()) == std::vector<std::string>{"LOCK"});
     ::close(ready[0]);
@@ -186,7 +186,7 @@ TEST_CASE("of many that want a dead lock at once, one gets it") {
         for (int i = 0; i < 4; ++i) {
             threads.emplace_back([&] {
                 try {
-                    RunFolder(temporary.path()).lock();
+                    RunLock(temporary.path());
                     ++winners;
                 } catch (const Error&) {
                 }

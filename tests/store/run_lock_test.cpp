@@ -40,28 +40,26 @@ void let_sleep(const std::string& path) {
 TEST_CASE("the heartbeat is written at most once an interval, and notices a lost lock") {
     const TemporaryFolder temporary;
     RunFolder folder(temporary.path());
-    folder.heartbeat(std::chrono::seconds(0));  // holds none: nothing to do
-    CHECK_FALSE(file_exists(folder.file("LOCK")));
-    folder.lock();
+    RunLock folder_lock(folder.path());
     const std::string before = read_file(folder.file("LOCK"));
     const std::string old = lock_of_other();
-    folder.heartbeat(std::chrono::seconds(3600));
+    folder_lock.heartbeat(std::chrono::seconds(3600));
     CHECK(read_file(folder.file("LOCK")) == before);
     const auto written = std::filesystem::last_write_time(folder.file("LOCK"));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    folder.heartbeat(std::chrono::seconds(0));
+    folder_lock.heartbeat(std::chrono::seconds(0));
     CHECK(std::filesystem::last_write_time(folder.file("LOCK")) > written);
     CHECK(folder.state() == RunState::running);
 
     write_file_atomic(folder.file("LOCK"), old);
     std::string message = "no error";
     try {
-        folder.heartbeat(std::chrono::seconds(0));
+        folder_lock.heartbeat(std::chrono::seconds(0));
     } catch (const Error& error) {
         message = error.what();
     }
     CHECK(message == "'" + temporary.path() + "': the lock was taken over by pid 1 on host x; this process stops");
-    folder.unlock();
+    folder_lock.release();
     CHECK(read_file(folder.file("LOCK")) == old);
 }
 
@@ -107,27 +105,27 @@ TEST_CASE("a lock that its last holder removed too late is still held by the nex
         let_sleep(path);
         RunFolder next(temporary.path());
         std::thread leaves([&] { late.release(); });
-        next.lock();
+        RunLock next_lock(next.path());
         leaves.join();
-        next.heartbeat(0s);
+        next_lock.heartbeat(0s);
         REQUIRE(read_lock(path)->alive());
-        next.unlock();
+        next_lock.release();
         REQUIRE_FALSE(file_exists(path));
     }
     // The moment between looking and removing, as it is.
     const TemporaryFolder temporary;
     RunFolder folder(temporary.path());
-    folder.lock();
+    RunLock folder_lock(folder.path());
     const LockText before = *read_lock(folder.file("LOCK"));
     remove_file(folder.file("LOCK"));
-    folder.heartbeat(0s);
+    folder_lock.heartbeat(0s);
     CHECK(read_lock(folder.file("LOCK"))->token == before.token);
-    folder.heartbeat(0s);
+    folder_lock.heartbeat(0s);
     remove_file(folder.file("LOCK"));
     RunFolder third(temporary.path());
-    third.lock();
-    CHECK_THROWS_AS(folder.heartbeat(0s), LostLock);
-    CHECK_NOTHROW(third.heartbeat(0s));
+    RunLock third_lock(third.path());
+    CHECK_THROWS_AS(folder_lock.heartbeat(0s), LostLock);
+    CHECK_NOTHROW(third_lock.heartbeat(0s));
 }
 
 TEST_CASE("a failure of the disk costs no lock that is still good") {

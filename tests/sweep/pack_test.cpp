@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "store/run_lock.h"
 #include "store/run_reader.h"
 #include "sweep/catalog.h"
 #include "sweep/execute_pack.h"
@@ -197,7 +198,7 @@ TEST_CASE("a pack that was stopped goes on, without the lanes that are done or b
     }
     CHECK(train_pack(plan, folder.path, {0}).front().state == RunState::finished);  // alone, in between
     RunFolder busy(planned_folders(folder.path, plan)[2]);
-    busy.lock();
+    RunLock busy_lock(busy.path());
     const std::vector<RunOutcome> rest = train_pack(plan, folder.path, {0, 1, 2, 3});
     CHECK(rest[0].skipped);
     CHECK(rest[0].state == RunState::finished);
@@ -211,7 +212,7 @@ TEST_CASE("a pack that was stopped goes on, without the lanes that are done or b
     }
     const std::vector<RunOutcome> undisturbed = train_pack(plan, whole.path, {0, 1, 2, 3});
     for (const std::size_t i : {0u, 1u, 3u}) check_close(record_of(rest[i]), record_of(undisturbed[i]));
-    busy.unlock();
+    busy_lock.release();
 }
 
 TEST_CASE("a worker reads the plan that was frozen") {

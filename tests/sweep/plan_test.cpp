@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "store/run_lock.h"
 #include "store/run_writer.h"
 #include "sweep/catalog.h"
 #include "sweep/execute_pack.h"
@@ -69,10 +70,10 @@ TEST_CASE("what is to be done with a run follows from its folder") {
     CHECK(decide(run).action() == std::string("resume"));
     CHECK(decide(run).reason == "failed at step 40: step 40, lane 0: the loss is not finite");
     RunFolder holder(folder.path);
-    holder.lock();
+    RunLock holder_lock(holder.path());
     CHECK(decide(run).action() == std::string("leave alone"));
     CHECK_THAT(decide(run).reason, ContainsSubstring("running: pid "));
-    holder.unlock();
+    holder_lock.release();
     holder.write_done();  // finished, says the folder, and has nothing to show for it
     CHECK(decide(run).action() == std::string("resume"));
     CHECK_THAT(decide(run).reason, ContainsSubstring("run.h5' is damaged: "));

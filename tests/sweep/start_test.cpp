@@ -5,6 +5,7 @@
 #include "core/text.h"
 #include "mixers/mixer.h"
 #include "option_words.h"
+#include "store/run_lock.h"
 #include "sweep/catalog.h"
 #include "sweep/execute_pack.h"
 #include "sweep/inspect.h"
@@ -209,9 +210,9 @@ TEST_CASE("a run under way is not searched for overlaps again, and one in other 
     const std::optional<Experiment> broken = parsed({"run.backend=fused"});
     CHECK_THAT(problem(*broken), StartsWith("<command line>:argument 1: error: run.backend: fused"));
     RunFolder other(run);
-    other.lock();
+    RunLock other_lock(other.path());
     CHECK(problem(*broken).empty());
-    other.unlock();
+    other_lock.release();
 }
 
 TEST_CASE("one lane's overlap leaves the others of its pack alone", "[start]") {
