@@ -11,6 +11,8 @@
 #include <ctime>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -36,12 +38,8 @@ std::string this_pid_namespace() {
 // When the process started, in clock ticks since boot: tells it from a later process of the same number. "" when it is gone, or
 // dead and only waiting for its parent to notice.
 std::string start_of_process(std::int64_t pid) {
-    std::string stat;
-    try {
-        stat = read_file(fmt::format("/proc/{}/stat", pid));
-    } catch (const Error&) {
-        return "";
-    }
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    const std::string stat(std::istreambuf_iterator<char>(file), {});
     // pid (program) state … ; the program's name may hold blanks and parentheses. The start is field 22, the state field 3.
     const std::size_t name_end = stat.rfind(')');
     if (name_end == std::string::npos) return "";

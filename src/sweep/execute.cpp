@@ -28,8 +28,8 @@ using namespace std::chrono_literals;
 constexpr auto patience = time_to_close + 3s;
 constexpr auto line_interval = 5s;
 
-// `told`: its worker has said why it failed.
 std::string line_of(const RunOutcome& outcome, bool told) {
+    if (outcome.skipped) return outcome.state == RunState::running ? "left alone: " + outcome.message : "finished before";
     switch (outcome.state) {
         case RunState::finished: {
             const std::string policy =
@@ -50,10 +50,7 @@ class SweepExecution {
 public:
     SweepExecution(const Experiment& experiment, const Manifest& plan, const ExecuteOptions& options, const StopRequest& request)
         : experiment_(experiment), plan_(plan), head_(plan), options_(options), request_(request) {
-        for (const SweepRun& run : plan.runs) {
-            outcomes_.emplace_back();
-            outcomes_.back().folder = run.folder;
-        }
+        for (const SweepRun& run : plan.runs) outcomes_.emplace_back().folder = run.folder;
         head_.runs.clear();
     }
 
@@ -209,29 +206,26 @@ private:
     // Says what became of a run whose worker has ended. Its folder tells it, also of a run that another process took; where the
     // worker died before it could write there, how it died does.
     void settle(std::size_t i, const Worker& worker) {
-        const RunOutcome outcome = read_outcome(experiment_.runs[i], outcomes_[i].folder);
+        RunOutcome outcome = read_outcome(experiment_.runs[i], outcomes_[i].folder);
         const bool taken = worker.taken.contains(experiment_.runs[i].spec.id);
-        const bool told = outcome.state == RunState::failed || outcome.state == RunState::interrupted;
-        if (outcome.state == RunState::running || (outcome.state == RunState::finished && !taken)) {
-            leave(i);
-            log_info("{} {}", place(i), outcome.state == RunState::running ? "left alone: " + outcome.message : "finished before");
-        } else if (outcome.state == RunState::finished || (told && taken)) {
-            outcomes_[i] = outcome;
-            report(i, told);
-        } else {
-            // A worker that a signal meets before it can listen has done nothing yet.
-            settle(i, request_.stop.load() ? RunState::interrupted : RunState::failed, worker.last_words());
-        }
+        const bool told = taken && (outcome.state == RunState::failed || outcome.state == RunState::interrupted);
+        outcome.skipped = outcome.state == RunState::running || (outcome.state == RunState::finished && !taken);
+        // A worker that a signal meets before it can listen has done nothing yet.
+        if (outcome.state != RunState::running && outcome.state != RunState::finished && !told)
+            return settle(i, request_.stop.load() ? RunState::interrupted : RunState::failed, worker.last_words());
+        outcomes_[i] = std::move(outcome);
+        report(i, told);
     }
 
     void settle(std::size_t i, RunState state, const std::string& message) {
         outcomes_[i] = read_outcome(experiment_.runs[i], outcomes_[i].folder);
         outcomes_[i].state = state;
         outcomes_[i].message = message;
-        report(i);
+        report(i, false);
     }
 
-    void report(std::size_t i, bool told = false) {
+    // `told`: its worker has said why it failed.
+    void report(std::size_t i, bool told) {
         log_info("{} {}", place(i), line_of(outcomes_[i], told));
         if (outcomes_[i].state == RunState::failed && options_.fail_fast) go_on_ = false;
     }

@@ -1,7 +1,5 @@
 #include "sweep/machine.h"
 
-#include "core/error.h"
-#include "core/file.h"
 #include "core/text.h"
 #include "core/thread.h"
 #include "core/time.h"
@@ -14,7 +12,7 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
+#include <fstream>
 #include <unistd.h>
 
 #if __has_include(<torch/headeronly/version.h>)
@@ -30,17 +28,10 @@ namespace fs = std::filesystem;
 
 // The text after "key : " in a file of such lines; "" when there is none.
 std::string field(const std::string& path, const std::string& key) {
-    std::string text;
-    try {
-        text = read_file(path);
-    } catch (const Error&) {
-        return "";
-    }
-    std::istringstream lines(text);
+    std::ifstream lines(path);
     for (std::string line; std::getline(lines, line);) {
-        if (!line.starts_with(key)) continue;
         const std::size_t colon = line.find(':');
-        if (colon == std::string::npos) continue;
+        if (!line.starts_with(key) || colon == std::string::npos) continue;
         const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
         return begin == std::string::npos ? "" : line.substr(begin);
     }

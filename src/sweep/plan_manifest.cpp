@@ -32,11 +32,6 @@ const std::string& text_of(const Value& map, const char* key, const std::string&
     return need(map, key, Value::Kind::scalar, path).text;
 }
 
-std::string text_or_nothing(const Value& map, const char* key) {
-    const Value* value = map.find(key);
-    return value == nullptr ? "" : value->text;
-}
-
 // Somebody may have edited it: a run must not be looked for, or written, outside of its sweep.
 std::string folder_of_run(const Value& item, const std::string& path) {
     const std::string& name = text_of(item, "folder", path);
@@ -165,7 +160,7 @@ Manifest parse_manifest(const std::string& path, const std::string& yaml, const 
     manifest.created = text_of(root, "created", path);
     manifest.command = text_of(root, "command", path);
     for (const Value& word : need(root, "overrides", Value::Kind::list, path).items) manifest.overrides.push_back(word.text);
-    manifest.source_yaml = text_or_nothing(root, "source");
+    if (const Value* source = root.find("source")) manifest.source_yaml = source->text;
     for (const Value& item : need(root, "runs", Value::Kind::list, path).items) {
         SweepRun run;
         run.run_id = text_of(item, "id", path);

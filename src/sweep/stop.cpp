@@ -15,6 +15,7 @@ namespace {
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 std::atomic<StopRequest*> receiver{nullptr};
 std::atomic<int> to_close{0};
+std::atomic<bool> of_worker{false};
 sem_t arrivals;  // one for each signal, for the thread that watches
 
 constexpr std::initializer_list<int> stopping = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
@@ -25,23 +26,13 @@ void ask_to_stop(StopRequest& request, int number) {
     request.stop.store(true);
 }
 
-extern "C" void on_signal_of_worker(int number) {
-    StopRequest* request = receiver.load();
-    if (request == nullptr) return;
-    if (number == leave_at_once) {
-        ask_to_stop(*request, SIGINT);
-        request->now.store(true);
-    } else {
-        ask_to_stop(*request, number);
-    }
-    sem_post(&arrivals);
-}
-
 extern "C" void on_signal(int number) {
     StopRequest* request = receiver.load();
     if (request == nullptr) return;
-    if (!request->stop.load()) ask_to_stop(*request, number);
-    else if (number == SIGINT || number == SIGTERM) request->now.store(true);
+    const bool at_once =
+        of_worker.load() ? number == leave_at_once : request->stop.load() && (number == SIGINT || number == SIGTERM);
+    ask_to_stop(*request, number == leave_at_once ? SIGINT : number);
+    if (at_once) request->now.store(true);
     sem_post(&arrivals);
 }
 
@@ -76,7 +67,8 @@ void watch() {
     }
 }
 
-void begin(StopRequest& request, std::initializer_list<int> more, void (*handler)(int)) {
+void begin(StopRequest& request, bool is_worker) {
+    of_worker.store(is_worker);
     receiver.store(&request);
     static const bool watched = [] {
         sem_init(&arrivals, 0, 0);
@@ -84,8 +76,8 @@ void begin(StopRequest& request, std::initializer_list<int> more, void (*handler
         return true;
     }();
     static_cast<void>(watched);
-    handle(stopping, handler);
-    handle(more, handler);
+    handle(stopping, &on_signal);
+    if (is_worker) handle({leave_at_once}, &on_signal);
     handle({SIGXFSZ, SIGPIPE}, SIG_IGN);
 }
 
@@ -106,13 +98,13 @@ void reset_inherited_signals() {
     pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
 }
 
-void handle_signals(StopRequest& request) { begin(request, {}, &on_signal); }
+void handle_signals(StopRequest& request) { begin(request, false); }
 
 NeedsClosing::NeedsClosing() { ++to_close; }
 NeedsClosing::~NeedsClosing() { --to_close; }
 
 void handle_signals_of_worker(StopRequest& request, pid_t parent) {
-    begin(request, {leave_at_once}, &on_signal_of_worker);
+    begin(request, true);
     if (parent == 0) return;
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ask_to_stop(request, SIGTERM);
