@@ -152,10 +152,6 @@ std::string parts_text(const std::vector<Part>& parts, bool for_markdown) {
     return text;
 }
 
-bool holds(const std::vector<std::string>& list, const std::string& word) {
-    return std::find(list.begin(), list.end(), word) != list.end();
-}
-
 // Returns all test segments of the runs that have several.
 std::vector<std::string> pooled_segments(const std::vector<CollectedRun>& runs) {
     std::vector<std::string> labels;
@@ -192,7 +188,7 @@ void tell_meaning(const Selection& selection, const Arguments& arguments, const 
         if (!part.pooled.empty())
             log_info("note: {}: a column averages over the segments {}", part.metric, join_some(part.pooled, 6));
     const std::vector<std::string> policies = policy_names(selection.runs);
-    if (holds(arguments.metrics, "best_policy_accuracy") && !policies.empty())
+    if (contains(arguments.metrics, "best_policy_accuracy") && !policies.empty())
         log_info("best_policy_accuracy: in each segment the best of {}, on the same questions", join(policies, ", "));
 }
 
@@ -205,14 +201,14 @@ ExitCode compare_runs(Arguments arguments) {
     if (arguments.segments) arguments.along = "segments";
     for (auto* list : {&arguments.by, &arguments.metrics, &arguments.over}) drop_repeats(*list);
     for (const std::string& key : arguments.over)
-        if (holds(arguments.by, key))
+        if (contains(arguments.by, key))
             fail(ExitCode::usage, "{} is in --by and in --best-over: a row for each value, or the best value of each row?", key);
     RunParts read = results_and_questions;
     read.answers = !arguments.along.empty();
     Selection selection = select_runs(arguments.select, read);
     if (arguments.by.empty())
         for (const std::string& key : selection.keys)
-            if (!holds(arguments.over, key)) arguments.by.push_back(key);
+            if (!contains(arguments.over, key)) arguments.by.push_back(key);
     if (arguments.metrics.empty()) {
         arguments.metrics = {"test_accuracy"};
         const auto stale = [](const CollectedRun& run) { return may_be_stale(run.record); };

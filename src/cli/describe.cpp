@@ -149,10 +149,6 @@ void describe_section(const std::string& name, bool json) {
     else print(fmt::format("{}: {}\n\n{}", name, meaning, options_table(schema)));
 }
 
-bool has(const std::vector<std::string>& list, const std::string& word) {
-    return std::find(list.begin(), list.end(), word) != list.end();
-}
-
 // Returns the command, without the program's name, that a person most likely meant by `describe WORD …`, or "" where none is near.
 std::string meant(const std::string& word) {
     const std::vector<std::string> mixers = mixer_names(), tasks = task_names();
@@ -161,24 +157,24 @@ std::string meant(const std::string& word) {
     all.insert(all.end(), tasks.begin(), tasks.end());
     const std::optional<std::string> near = closest(word, all);
     if (!near) return "";
-    if (has(kinds, *near)) return "describe " + *near + (*near == "mixer" || *near == "task" ? " NAME" : "");
-    return fmt::format("describe {} {}", has(mixers, *near) ? "mixer" : "task", *near);
+    if (contains(kinds, *near)) return "describe " + *near + (*near == "mixer" || *near == "task" ? " NAME" : "");
+    return fmt::format("describe {} {}", contains(mixers, *near) ? "mixer" : "task", *near);
 }
 
 void check_kind(const std::string& kind, const std::vector<std::string>& words) {
-    if (!has(kinds, kind)) {
+    if (!contains(kinds, kind)) {
         const std::string command = meant(kind);
-        fail(ExitCode::usage, "'{}' is neither mixer, task nor a section ({}){}", kind,
-             join({kinds.begin() + 2, kinds.end()}, ", "),
-             command.empty()
-                 ? "; `palimpsest list` shows mixers and tasks"
-                 : (has(mixer_names(), kind) || has(task_names(), kind) ? "; write `palimpsest " + command + "`"
-                                                                        : "; did you mean `palimpsest " + command + "`?"));
+        fail(
+            ExitCode::usage, "'{}' is neither mixer, task nor a section ({}){}", kind, join({kinds.begin() + 2, kinds.end()}, ", "),
+            command.empty()
+                ? "; `palimpsest list` shows mixers and tasks"
+                : (contains(mixer_names(), kind) || contains(task_names(), kind) ? "; write `palimpsest " + command + "`"
+                                                                                 : "; did you mean `palimpsest " + command + "`?"));
     }
     // A task may be asked for as a mixer, or the other way round.
     const char* other = kind == "mixer" ? "task" : "mixer";
-    const bool misplaced =
-        (kind == "mixer" || kind == "task") && !words.empty() && has(kind == "mixer" ? task_names() : mixer_names(), words.front());
+    const bool misplaced = (kind == "mixer" || kind == "task") && !words.empty() &&
+                           contains(kind == "mixer" ? task_names() : mixer_names(), words.front());
     if (misplaced)
         fail(ExitCode::usage, "'{}' is a {}; write `palimpsest describe {} {}`", words.front(), other, other, words.front());
 }

@@ -37,10 +37,10 @@ const std::map<std::string, ExportTable> tables = {{"summary", ExportTable::summ
 // Returns the keys that identify a run: its sweep where there are several, the keys in which the runs differ, the seed.
 std::vector<std::string> default_keys(const Selection& selection) {
     std::vector<std::string> keys = selection.keys;
-    const auto lacks = [&](const char* key) { return std::find(keys.begin(), keys.end(), key) == keys.end(); };
+    const auto lacks = [&](const char* key) { return !contains(keys, key); };
     if (lacks("sweep") && !follows(selection.runs, "sweep", {})) keys.insert(keys.begin(), "sweep");
     const std::vector<std::string> known = config_keys(selection.runs);
-    if (lacks("seed") && std::find(known.begin(), known.end(), "seed") != known.end()) keys.push_back("seed");
+    if (lacks("seed") && contains(known, "seed")) keys.push_back("seed");
     return keys;
 }
 

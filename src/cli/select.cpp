@@ -124,7 +124,7 @@ Selection select_runs(const SelectArguments& arguments, RunParts parts) {
 void count_once(Selection& selection, const std::vector<std::string>& by, const char* option) {
     const Copies& copies = selection.copies;
     if (copies.runs == 0) return;
-    const bool by_sweep = std::find(by.begin(), by.end(), "sweep") != by.end();
+    const bool by_sweep = contains(by, "sweep");
     const std::size_t before = selection.runs.size();
     selection.runs = each_once(std::move(selection.runs), by_sweep);
     const std::string are = copies.runs == 1 ? "1 run is" : fmt::format("{} runs are", copies.runs);

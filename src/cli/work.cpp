@@ -5,6 +5,7 @@
 #include "cli/path_option.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "sweep/catalog.h"
 #include "sweep/execute_pack.h"
 #include "sweep/plan.h"
@@ -44,7 +45,7 @@ ExitCode work(const Arguments& arguments, const Session& session) {
     const Manifest manifest = parse_manifest(path, read_file(path), arguments.folder);
     std::vector<std::string> run_ids;  // each id once
     for (const std::string& id : arguments.run_ids)
-        if (std::find(run_ids.begin(), run_ids.end(), id) == run_ids.end()) run_ids.push_back(id);
+        if (!contains(run_ids, id)) run_ids.push_back(id);
     Experiment experiment = planned_experiment(path, manifest, run_ids, registry_catalog());
     std::vector<PackedRun> pack;
     for (PlannedRun& run : experiment.runs) {

@@ -68,6 +68,10 @@ std::optional<std::string> closest(std::string_view word, const std::vector<std:
     return *best;
 }
 
+bool contains(const std::vector<std::string>& words, std::string_view word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+}
+
 std::string join(const std::vector<std::string>& words, std::string_view separator) {
     return fmt::format("{}", fmt::join(words, separator));
 }

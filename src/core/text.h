@@ -17,6 +17,7 @@ std::size_t edit_distance(std::string_view, std::string_view);
 // (upper and lower case are equal here), or one is the beginning of the other. Ties go to the earlier candidate.
 std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
 
+bool contains(const std::vector<std::string>& words, std::string_view word);
 std::string join(const std::vector<std::string>& words, std::string_view separator);
 std::string join_some(const std::vector<std::string>& words, std::size_t most);  // "a, b, …"
 // Returns a line to paste into a shell, quoted where it must be, and printable whatever bytes the words hold ($'\x1b').

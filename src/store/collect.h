@@ -1,6 +1,7 @@
 // The runs of a sweep as their files tell them.
 #pragma once
 
+#include "core/text.h"
 #include "store/run_reader.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ std::vector<std::string> swept_keys(const std::vector<Run>& runs) {
     std::vector<std::string> keys;
     for (const Run& run : runs)
         for (const auto& [key, value] : run.varied)
-            if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+            if (!contains(keys, key)) keys.push_back(key);
     return keys;
 }
 

@@ -239,7 +239,7 @@ private:
     std::vector<std::string> other_differences() const {
         std::vector<std::string> keys;
         for (const auto& [key, first] : runs_[winners().front()].record.config) {
-            if (key == "seed" || !makes_another_run(key) || std::find(over_.begin(), over_.end(), key) != over_.end()) continue;
+            if (key == "seed" || !makes_another_run(key) || contains(over_, key)) continue;
             std::set<std::set<std::string>> values;
             bool everywhere = true;
             for (const auto& [value, tried] : candidates_) {

@@ -1,6 +1,7 @@
 #include "store/export.h"
 
 #include "core/error.h"
+#include "core/text.h"
 #include "store/answers.h"
 #include "store/compare.h"  // segment_label
 #include "store/run_reader.h"
@@ -150,7 +151,7 @@ std::vector<std::string> own_columns(const std::vector<CollectedRun>& runs, Expo
         const RunRecord record = read(run);
         for (const auto& [name, column] : record.train) metrics.insert(name);
         for (const std::string& name : record.answer_classes)
-            if (std::find(classes.begin(), classes.end(), name) == classes.end()) classes.push_back(name);
+            if (!contains(classes, name)) classes.push_back(name);
     }
     if (table == ExportTable::train) return with({"step"}, metrics);
     std::vector<std::string> columns = {"step", "split", "segment", "label"};

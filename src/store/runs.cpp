@@ -21,10 +21,6 @@ Attribute typed(double value) {
 
 bool worth_showing(const std::string& key) { return key != "seed" && makes_another_run(key); }
 
-bool holds(const std::vector<std::string>& keys, const std::string& key) {
-    return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
 // At commas outside of brackets: "[base_conv, softmax],delta" has two items.
 std::vector<std::string> split_values(const std::string& text) {
     std::vector<std::string> items = {""};
@@ -135,13 +131,13 @@ std::vector<std::string> policy_names(const std::vector<CollectedRun>& runs) {
     std::vector<std::string> names;
     for (const CollectedRun& run : runs)
         for (const std::string& name : run.record.policy_names)
-            if (!holds(names, name)) names.push_back(name);
+            if (!contains(names, name)) names.push_back(name);
     return names;
 }
 
 void check_known(const std::string& what, const std::vector<std::string>& wanted, const std::vector<std::string>& names) {
     for (const std::string& name : wanted) {
-        if (holds(names, name)) continue;
+        if (contains(names, name)) continue;
         const std::string near = meant(name, names);
         if (!near.empty()) fail(ExitCode::usage, "no run has the {} '{}'; did you mean {}?", what, name, near);
         fail(ExitCode::usage, "no run has the {} '{}'. There are: {}", what, name, names.empty() ? "none" : join(names, ", "));
@@ -199,7 +195,7 @@ std::vector<std::string> differing_keys(const std::vector<CollectedRun>& runs, c
         if (key != "seed" && !follows(runs, key, {})) chosen.push_back(key);
     const std::vector<std::string> of_sweep = chosen;
     for (const auto& [key, several] : varying_keys(runs))
-        if (worth_showing(key) && !holds(swept, key) && !follows(runs, key, several ? of_sweep : chosen)) chosen.push_back(key);
+        if (worth_showing(key) && !contains(swept, key) && !follows(runs, key, several ? of_sweep : chosen)) chosen.push_back(key);
     return chosen;
 }
 
@@ -208,7 +204,7 @@ std::vector<std::string> averaged_keys(const std::vector<CollectedRun>& runs, co
     std::vector<std::string> over, named = by;
     // The task and what was swept are named even where other keys tell them.
     const auto look_at = [&](const std::string& key, const std::vector<std::string>& from) {
-        if (holds(named, key) || follows(runs, key, from)) return;
+        if (contains(named, key) || follows(runs, key, from)) return;
         over.push_back(key);
         named.push_back(key);
     };
@@ -224,7 +220,7 @@ std::vector<CollectedRun> filter(const std::vector<CollectedRun>& runs, const st
     if (equals == std::string::npos || equals == 0)
         fail(ExitCode::usage, "'{}' chooses nothing; write key=value, such as model.mixer=delta", where);
     const std::string key = where.substr(0, equals);
-    if (!holds(summary_names(runs), key)) check_known("config key", {key}, config_keys(runs));
+    if (!contains(summary_names(runs), key)) check_known("config key", {key}, config_keys(runs));
     const std::vector<std::string> wanted = split_values(where.substr(equals + 1));
     std::vector<CollectedRun> kept;
     std::vector<std::string> values;

@@ -10,7 +10,6 @@
 #include "sweep/pack.h"
 #include "sweep/progress.h"
 #include "sweep/worker.h"
-#include "train/checkpoint.h"
 
 #include <algorithm>
 #include <cmath>
@@ -58,7 +57,8 @@ public:
         std::vector<std::int64_t> from;
         std::vector<double> shares;
         for (std::size_t i = 0; i < outcomes_.size(); ++i) {
-            from.push_back(resume_step(RunFolder(outcomes_[i].folder)));
+            const RunFolder folder(outcomes_[i].folder);
+            from.push_back(decide(folder).trains() ? resume_step(folder) : -1);
             shares.push_back(share_done(experiment_.runs[i].spec.train, from.back()));
         }
         const std::vector<std::vector<std::size_t>> packs = plan_packs(experiment_.runs, from, experiment_.lanes);
@@ -87,13 +87,6 @@ private:
         Clock::time_point last_line = Clock::now();
         std::int64_t last_step = 0;
     };
-
-    // The step that a run would go on from; negative where there is nothing to do.
-    static std::int64_t resume_step(const RunFolder& folder) {
-        if (!decide(folder).trains()) return -1;
-        const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder.file("checkpoints"));
-        return newest ? newest->step : 0;
-    }
 
     // Of a run, where it would go on from there. How many steps some epochs are is not known yet.
     static double share_done(const TrainSpec& train, std::int64_t from) {

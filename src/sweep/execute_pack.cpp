@@ -53,10 +53,7 @@ void train_lanes(std::unique_ptr<Trainer> trainer, const Sessions& lanes, const 
         log_debug("palimpsest {} at {}, LibTorch {}, {} on {}", build_info().version, short_commit(), libtorch_version(),
                   cpu_model(), host_name());
         const std::vector<LaneResult> results = trainer->run(request.stop);
-        for (std::size_t i = 0; i < lanes.size(); ++i) {
-            if (results[i].failure) lanes[i]->fail(results[i].failure, results[i].step);
-            else lanes[i]->end(results[i], request);
-        }
+        for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i]->end(results[i], request);
     } catch (const std::exception&) {
         for (RunSession* lane : lanes) lane->fail(std::current_exception());
     }
@@ -104,7 +101,7 @@ void keep_fit_lanes(Sessions& lanes) {
     for (std::size_t i = 0; i < lanes.size(); ++i) {
         const std::string& problem = inspected[i].problem;
         if (problem.empty()) fit.push_back(lanes[i]);
-        else if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
+        else if (!contains(problems, problem)) problems.push_back(problem);
     }
     if (fit.empty()) throw Error(ExitCode::usage, join(problems, "\n"));
     for (std::size_t i = 0; i < lanes.size(); ++i)
@@ -135,7 +132,7 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
         const Attendant attendant(lanes, request);
         // Lanes make their steps together, so runs that stand at different steps train one group after the other.
         std::map<std::int64_t, Sessions> by_step;
-        for (RunSession* lane : lanes) by_step[lanes.size() > 1 ? lane->step() : 0].push_back(lane);
+        for (RunSession* lane : lanes) by_step[lanes.size() > 1 ? resume_step(lane->folder()) : 0].push_back(lane);
         for (const auto& [step, group] : by_step) {
             if (group.size() < fitting) trainer.reset();
             if (by_step.size() > 1) log_info("{} from step {}", plural(static_cast<std::int64_t>(group.size()), "run"), step);

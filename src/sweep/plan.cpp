@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "store/run_reader.h"
+#include "train/checkpoint.h"
 
 #include <algorithm>
 #include <optional>
@@ -67,7 +68,7 @@ std::string human_name(const PlannedRun& run) {
     if (words.empty()) {
         std::vector<std::string> mixers;
         for (const std::string& mixer : run.spec.model.mixers_by_layer())
-            if (std::find(mixers.begin(), mixers.end(), mixer) == mixers.end()) mixers.push_back(mixer);
+            if (!contains(mixers, mixer)) mixers.push_back(mixer);
         words = {run.spec.task.name, join(mixers, "+")};
     }
     return join(words, "-");
@@ -123,6 +124,11 @@ Decision decide(const RunFolder& folder) {
         }
     }
     return {state};
+}
+
+std::int64_t resume_step(const RunFolder& folder) {
+    const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder.file("checkpoints"));
+    return newest ? newest->step : 0;
 }
 
 const char* Decision::action() const {

@@ -36,6 +36,7 @@ struct Decision {
     const char* action() const;  // "start", "resume", "skip", "leave alone"
 };
 Decision decide(const RunFolder& folder);
+std::int64_t resume_step(const RunFolder& folder);  // of the newest good checkpoint; 0 without one
 
 // What became of a run. Its folder alone tells: whoever trained it, in this process or in another, wrote its end there.
 struct RunOutcome {

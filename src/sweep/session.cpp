@@ -133,7 +133,7 @@ bool RunSession::lock() {
             "{}this run has failed before: {}. It goes on from {}; with the same program, device and threads its numbers are the "
             "same, "
             "and it fails again. Another train.lr, train.clip or train.non_finite is another run, with a folder of its own",
-            prefix_, before->message, step() > 0 ? "its last checkpoint before that step" : "its beginning");
+            prefix_, before->message, resume_step(folder_) > 0 ? "its last checkpoint before that step" : "its beginning");
     folder_.clear_end();
     // Rows that are gone cannot be made from a checkpoint: the run is made again, and what is left of it stays for whoever wants to
     // look.
@@ -147,11 +147,6 @@ bool RunSession::lock() {
     point_latest_to(folder_.path(), run_.spec.name);
     if (pack_.options.on_taken) pack_.options.on_taken(run_.spec.id);
     return true;
-}
-
-std::int64_t RunSession::step() const {
-    const std::optional<train::Checkpoint> newest = train::newest_checkpoint(folder_.file("checkpoints"));
-    return newest ? newest->step : 0;
 }
 
 RunOutcome RunSession::outcome() const {

@@ -37,8 +37,7 @@ public:
     void refuse(const std::string& problem);
     // Takes the folder. False where another process was faster. Throws where the folder cannot be written.
     bool lock();
-    std::int64_t step() const;  // of the newest good checkpoint; 0 without one
-    Lane trainer_lane();        // for the trainer's constructor
+    Lane trainer_lane();  // for the trainer's constructor
     // Writes what stands at the beginning of a start; `from` is the step that the trainer goes on from.
     void open(Trainer& trainer, std::int64_t from);
     // Write how the run ended, and give the lock back. Where the lock is another's by now, nothing more is written.
