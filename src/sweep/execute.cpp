@@ -75,7 +75,7 @@ public:
         erase_live_line();
         // What was left to others may be done by now.
         for (std::size_t i = 0; i < outcomes_.size(); ++i)
-            if (outcomes_[i].state == RunState::running) leave(i);
+            if (outcomes_[i].state == RunState::running) leave_to_others(i);
         return std::move(outcomes_);
     }
 
@@ -118,7 +118,7 @@ private:
             log_info("{} {} {}{}  {}", place(i), decision.action(), short_id(run.spec.id),
                      decision.reason.empty() ? "" : " (" + decision.reason + ")", varied_text(run.varied));
             if (decision.trains()) runs.push_back(i);
-            else leave(i);
+            else leave_to_others(i);
         }
         if (runs.empty()) return;
         if (runs.size() > 1)
@@ -132,7 +132,7 @@ private:
         try {
             workers_.emplace_back(runs, order);
         } catch (const Error& error) {
-            for (const std::size_t i : runs) settle(i, RunState::failed, error.what());
+            for (const std::size_t i : runs) settle_as(i, RunState::failed, error.what());
         }
     }
 
@@ -143,7 +143,7 @@ private:
     }
 
     // A run that another process has finished, or is at.
-    void leave(std::size_t i) {
+    void leave_to_others(std::size_t i) {
         outcomes_[i] = read_outcome(experiment_.runs[i], outcomes_[i].folder);
         outcomes_[i].skipped = true;
     }
@@ -162,7 +162,7 @@ private:
             show_progress(*at);
             if (ended) {
                 for (const std::size_t i : at->runs) {
-                    settle(i, at->worker);
+                    settle_by_folder(i, at->worker);
                     clock_.at(i, 1);
                 }
                 at = workers_.erase(at);
@@ -198,19 +198,19 @@ private:
 
     // Says what became of a run whose worker has ended. Its folder tells it, also of a run that another process took; where the
     // worker died before it could write there, how it died does.
-    void settle(std::size_t i, const Worker& worker) {
+    void settle_by_folder(std::size_t i, const Worker& worker) {
         RunOutcome outcome = read_outcome(experiment_.runs[i], outcomes_[i].folder);
         const bool taken = worker.taken.contains(experiment_.runs[i].spec.id);
         const bool told = taken && (outcome.state == RunState::failed || outcome.state == RunState::interrupted);
         outcome.skipped = outcome.state == RunState::running || (outcome.state == RunState::finished && !taken);
         // A worker that a signal meets before it can listen has done nothing yet.
         if (outcome.state != RunState::running && outcome.state != RunState::finished && !told)
-            return settle(i, request_.stop.load() ? RunState::interrupted : RunState::failed, worker.last_words());
+            return settle_as(i, request_.stop.load() ? RunState::interrupted : RunState::failed, worker.last_words());
         outcomes_[i] = std::move(outcome);
         report(i, told);
     }
 
-    void settle(std::size_t i, RunState state, const std::string& message) {
+    void settle_as(std::size_t i, RunState state, const std::string& message) {
         outcomes_[i] = read_outcome(experiment_.runs[i], outcomes_[i].folder);
         outcomes_[i].state = state;
         outcomes_[i].message = message;

@@ -1,4 +1,5 @@
-// Runs the plan of a sweep: decides about each folder, starts a worker process for each pack, and reports what became of every run.
+// Runs the plan of a sweep: starts a worker process for each pack of runs that are to be trained, and reports what became of every
+// run. Who trains a run is settled by its LOCK, in the worker; what became of it is read from its folder.
 #pragma once
 
 #include "config/spec.h"
@@ -14,7 +15,7 @@ namespace palimpsest {
 struct SweepResult {
     Manifest plan;
     std::unique_ptr<PlanInForce> in_force;
-    std::vector<RunOutcome> outcomes;  // in order of the plan; runs that were not reached are RunState::fresh
+    std::vector<RunOutcome> outcomes;  // in order of the plan; a run that was not reached has no id, and RunState::fresh
 };
 
 // Trains all packs of the plan in worker processes (`palimpsest work`), options.workers at a time. The plan is put in force first,

@@ -53,14 +53,14 @@ void train_lanes(std::unique_ptr<Trainer> trainer, const Sessions& lanes, const 
         log_debug("palimpsest {} at {}, LibTorch {}, {} on {}", build_info().version, short_commit(), libtorch_version(),
                   cpu_model(), host_name());
         const std::vector<LaneResult> results = trainer->run(request.stop);
-        for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i]->end(results[i], request);
+        for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i]->write_end(results[i], request);
     } catch (const std::exception&) {
         for (RunSession* lane : lanes) lane->fail(std::current_exception());
     }
 }
 
 // What `action` says of the lane; false where it throws, which ends that lane alone.
-bool holds(RunSession* lane, bool (RunSession::*action)()) {
+bool succeeds_for(RunSession* lane, bool (RunSession::*action)()) {
     try {
         return (lane->*action)();
     } catch (const std::exception&) {
@@ -119,7 +119,7 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
     Sessions lanes;
     for (const PackedRun& run : runs) {
         all.push_back(std::make_unique<RunSession>(*run.run, run.folder, pack));
-        if (holds(all.back().get(), &RunSession::wanted)) lanes.push_back(all.back().get());
+        if (succeeds_for(all.back().get(), &RunSession::wanted)) lanes.push_back(all.back().get());
     }
     if (!lanes.empty() && !options.inspected) keep_fit_lanes(lanes);
     if (!lanes.empty()) {
@@ -127,14 +127,15 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
         // Before anything is created: the trainer refuses what does not fit together.
         std::unique_ptr<Trainer> trainer = trainer_of(spec, lanes);
         const NeedsClosing closing;  // from the locks on
-        const std::size_t fitting = lanes.size();
-        std::erase_if(lanes, [](RunSession* lane) { return !holds(lane, &RunSession::lock); });
+        const std::size_t built_for = lanes.size();
+        std::erase_if(lanes, [](RunSession* lane) { return !succeeds_for(lane, &RunSession::lock); });
         const Attendant attendant(lanes, request);
-        // Lanes make their steps together, so runs that stand at different steps train one group after the other.
+        // Lanes make their steps together, so runs that stand at different steps train one group after the other. One that is alone
+        // need not be asked.
         std::map<std::int64_t, Sessions> by_step;
         for (RunSession* lane : lanes) by_step[lanes.size() > 1 ? resume_step(lane->folder()) : 0].push_back(lane);
         for (const auto& [step, group] : by_step) {
-            if (group.size() < fitting) trainer.reset();
+            if (group.size() < built_for) trainer.reset();
             if (by_step.size() > 1) log_info("{} from step {}", plural(static_cast<std::int64_t>(group.size()), "run"), step);
             train_lanes(std::move(trainer), group, spec, pack, request);
         }

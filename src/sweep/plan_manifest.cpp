@@ -120,7 +120,7 @@ PlanInForce::PlanInForce(const std::string& folder, Manifest& plan) : lock_((mak
             if (file_exists(path)) notes_ = changes(read_manifest(folder), plan);
             write_file_atomic(path, yaml);
         }
-        lock_.share();                     // nobody writes from here on
+        lock_.share();                     // from here on nobody writes, but somebody may have meanwhile
         if (!file_exists(path)) continue;  // whoever was about to write it is gone
         if (read_file(path) == yaml) return;
         const Manifest there = read_manifest(folder);

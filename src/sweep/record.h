@@ -12,7 +12,7 @@
 
 namespace palimpsest {
 
-// What the lanes of a pack have in common.
+// What the lanes of a pack have in common; `lanes` and `policy_answers` are those of the group that trains now.
 struct PackFacts {
     const Experiment& experiment;
     const ExecuteOptions& options;

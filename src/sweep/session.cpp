@@ -123,7 +123,7 @@ bool RunSession::lock() {
     if (!file_exists(folder_.file("DONE")) && is_complete(folder_.file("run.h5"))) folder_.write_done();
     if (folder_.state() == RunState::finished) {  // also by another process, a moment ago
         lock_->release();
-        phase_ = Phase::ended;
+        phase_ = Phase::closed;
         skipped_ = true;
         return false;
     }
@@ -161,7 +161,7 @@ RunOutcome RunSession::outcome() const {
 Lane RunSession::trainer_lane() { return {lane_values(run_.spec), this, folder_.file("checkpoints"), run_.spec.id}; }
 
 double RunSession::seconds() const {
-    return std::max(0.0, std::chrono::duration<double>(ended_.value_or(Clock::now()) - began_).count());
+    return std::max(0.0, std::chrono::duration<double>(last_step_at_.value_or(Clock::now()) - began_).count());
 }
 
 void RunSession::open(Trainer& trainer, std::int64_t from) {
@@ -238,12 +238,12 @@ void RunSession::warning(const std::string& message) { log_warning("{}{}", prefi
 void RunSession::ended(const LaneResult& result) {
     if (result.failure) return fail(result.failure, result.step);
     const std::lock_guard lock(mutex_);
-    ended_ = Clock::now();
+    last_step_at_ = Clock::now();
     if (result.reason == StopReason::non_finite && phase_ == Phase::locked)
         end_failed({word(result.reason), result.message, result.step});
 }
 
-void RunSession::end(const LaneResult& result, const StopRequest& request) {
+void RunSession::write_end(const LaneResult& result, const StopRequest& request) {
     const std::lock_guard lock(mutex_);
     if (phase_ != Phase::locked) return;
     try {
@@ -258,7 +258,7 @@ void RunSession::end(const LaneResult& result, const StopRequest& request) {
             case StopReason::finished:
             case StopReason::early_stop: end_finished(result);
         }
-        leave();
+        give_back();
     } catch (const LostLock& lost) {
         end_lost(lost.what());
     } catch (const std::exception& error) {
@@ -278,7 +278,7 @@ void RunSession::end_finished(const LaneResult& result) {
     Attributes attributes = {{"selected_by", std::string(eval.select_by == SelectBy::valid ? "valid_accuracy" : "test_accuracy")},
                              {"accuracy_mean", std::string(eval.mean == AccuracyMean::answers ? "answers" : "examples")},
                              {"stopped", std::string(word(result.reason))}};
-    // Its speed is that of this start, on a machine that it shared with them.
+    // The speed is that of this start, on a machine that so many workers and lanes shared.
     attributes.emplace_back("workers", pack_.options.workers);
     attributes.emplace_back("lanes", static_cast<std::int64_t>(pack_.lanes));
     LaneResult recorded = result;
@@ -295,7 +295,7 @@ void RunSession::end_finished(const LaneResult& result) {
 
 void RunSession::fail(const std::exception_ptr& thrown, std::int64_t step) {
     const std::lock_guard lock(mutex_);
-    if (phase_ != Phase::ended) end_failed(failure_of(thrown, step));
+    if (phase_ != Phase::closed) end_failed(failure_of(thrown, step));
 }
 
 void RunSession::end_failed(const RunFailure& failure) {
@@ -324,7 +324,7 @@ void RunSession::end_failed(const RunFailure& failure) {
         try_to([&] {
             if (phase_ == Phase::locked) folder_.write_failed(failure);
         });
-        try_to([&] { leave(); });
+        try_to([&] { give_back(); });
     } catch (const LostLock& lost) {
         end_lost(lost.what());
     }
@@ -341,11 +341,11 @@ void RunSession::end_lost(const std::string& message) {
     log_.reset();
     log_error("{}{}", prefix_, message);
     problem_ = message;
-    leave();
+    give_back();
 }
 
-void RunSession::leave() {
-    phase_ = Phase::ended;
+void RunSession::give_back() {
+    phase_ = Phase::closed;
     writer_.reset();  // while the folder still is ours: it publishes what it may
     if (lock_) lock_->release();
     reporter_.reset();
@@ -364,7 +364,7 @@ void RunSession::close_now(const StopRequest& request, std::chrono::steady_clock
     // A writer that hangs on a dead disk must not keep the process: what stands on disk is a whole file anyhow.
     const std::unique_lock lock(mutex_, deadline);
     if (!lock || phase_ != Phase::locked) return;
-    phase_ = Phase::ended;
+    phase_ = Phase::closed;
     lock_->heartbeat(0s);
     if (writer_) {
         writer_->end_start(last_step_, request.reason(), seconds());

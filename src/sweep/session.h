@@ -24,8 +24,9 @@ namespace palimpsest {
 // What FAILED.json says of what was thrown: its kind, and the first lines of its message.
 RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step = -1);
 
-// A session is opened (lock, then open) and ended once (end, fail, or close_now from another thread). What goes wrong with its
-// folder meanwhile is thrown at the trainer, which ends that lane alone.
+// A session is opened (lock, then open), and its end is written once, by whichever comes first: `ended` for a lane that failed or
+// went non-finite while others train on, write_end after the training, fail, or close_now from another thread. What goes wrong with
+// its folder meanwhile is thrown at the trainer, which ends that lane alone.
 class RunSession final : public RunSink {
 public:
     RunSession(const PlannedRun& run, const std::string& folder, const PackFacts& pack);
@@ -41,7 +42,7 @@ public:
     // Writes what stands at the beginning of a start; `from` is the step that the trainer goes on from.
     void open(Trainer& trainer, std::int64_t from);
     // Write how the run ended, and give the lock back. Where the lock is another's by now, nothing more is written.
-    void end(const LaneResult& result, const StopRequest& request);
+    void write_end(const LaneResult& result, const StopRequest& request);
     void fail(const std::exception_ptr& thrown, std::int64_t step = -1);
 
     // Called from another thread.
@@ -64,13 +65,13 @@ public:
     void ended(const LaneResult& result) override;
 
 private:
-    enum class Phase { before, locked, ended };
+    enum class Phase { before, locked, closed };
 
     RunWriter& writer();
     void end_finished(const LaneResult& result);
     void end_failed(const RunFailure& failure);
     void end_lost(const std::string& message);
-    void leave();
+    void give_back();
     double seconds() const;  // of this start, up to the lane's end
 
     const PlannedRun& run_;
@@ -87,7 +88,7 @@ private:
     Phase phase_ = Phase::before;
     std::unique_ptr<RunWriter> writer_;
     std::chrono::steady_clock::time_point began_;
-    std::optional<std::chrono::steady_clock::time_point> ended_;  // its last step, where other lanes went on
+    std::optional<std::chrono::steady_clock::time_point> last_step_at_;  // when, where other lanes went on
     std::int64_t from_ = 0, last_step_ = 0;
 };
 

@@ -9,9 +9,9 @@
 
 namespace palimpsest::train {
 
-void MetricWindow::Open::add(const float* metrics) {
+void MetricWindow::Sums::add(const float* metrics) {
     ++to;
-    const bool updated = static_cast<std::int64_t>(metrics[train_metrics.size()]) == Cause::none;
+    const bool updated = static_cast<std::int64_t>(metrics[cause_column()]) == Cause::none;
     if (updated) {
         ++updates;
         if (recent.size() == recent_updates) recent.erase(recent.begin());
@@ -27,7 +27,7 @@ void MetricWindow::Open::add(const float* metrics) {
     }
 }
 
-MetricWindow::Row MetricWindow::Open::row() const {
+MetricWindow::Row MetricWindow::Sums::row() const {
     Row out(train_metrics.size());
     for (std::size_t i = 0; i < train_metrics.size(); ++i) {
         const bool mean = train_metrics[i].reduce == Reduce::mean;
@@ -38,13 +38,13 @@ MetricWindow::Row MetricWindow::Open::row() const {
     return out;
 }
 
-void MetricWindow::Open::begin_row() {
+void MetricWindow::Sums::begin_row() {
     from = to;
     updates = 0;
     std::fill(totals.begin(), totals.end(), 0.0);
 }
 
-double MetricWindow::Open::recent_loss() const {
+double MetricWindow::Sums::recent_loss() const {
     if (recent.empty()) return std::numeric_limits<double>::quiet_NaN();
     return std::accumulate(recent.begin(), recent.end(), 0.0) / static_cast<double>(recent.size());
 }
@@ -52,8 +52,8 @@ double MetricWindow::Open::recent_loss() const {
 MetricWindow::MetricWindow(std::int64_t lanes, at::Device device, std::int64_t capacity)
     : buffer_(
           at::zeros({capacity, lanes, static_cast<std::int64_t>(columns())}, at::TensorOptions().dtype(at::kFloat).device(device))),
-      open_(static_cast<std::size_t>(lanes)),
-      closed_(static_cast<std::size_t>(lanes)) {}
+      sums_(static_cast<std::size_t>(lanes)),
+      frozen_(static_cast<std::size_t>(lanes)) {}
 
 void MetricWindow::put(const StepOutcome& step) {
     std::vector<at::Tensor> by_lane;
@@ -75,35 +75,35 @@ void MetricWindow::take(const NotFinite& not_finite) {
     const float* metrics = read.const_data_ptr<float>();
     for (std::int64_t i = 0; i < steps; ++i) {
         const std::int64_t step = ++taken_;
-        for (std::size_t lane = 0; lane < open_.size(); ++lane, metrics += columns()) {
-            if (closed_[lane]) continue;
-            open_[lane].add(metrics);
-            if (const auto found = static_cast<std::int64_t>(metrics[train_metrics.size()]); found != Cause::none)
+        for (std::size_t lane = 0; lane < sums_.size(); ++lane, metrics += columns()) {
+            if (frozen_[lane]) continue;
+            sums_[lane].add(metrics);
+            if (const auto found = static_cast<std::int64_t>(metrics[cause_column()]); found != Cause::none)
                 not_finite(step, lane, found);
         }
     }
 }
 
 MetricWindow::Row MetricWindow::take_row(std::size_t lane) {
-    Open& open = open_[lane];
-    PALIMPSEST_ASSERT(open.to > open.from, "a row of no step, lane {}, step {}", lane, open.to);
-    const Row row = open.row();
-    open.begin_row();
+    Sums& sums = sums_[lane];
+    PALIMPSEST_ASSERT(sums.to > sums.from, "a row of no step, lane {}, step {}", lane, sums.to);
+    const Row row = sums.row();
+    sums.begin_row();
     return row;
 }
 
 void MetricWindow::restart(std::int64_t step) {
     put_ = taken_ = step;
-    for (Open& open : open_) {
-        open = Open{};
-        open.from = open.to = step;
+    for (Sums& sums : sums_) {
+        sums = Sums{};
+        sums.from = sums.to = step;
     }
 }
 
-void MetricWindow::restore(std::size_t lane, const Open& open) {
-    PALIMPSEST_ASSERT(open.to == taken_ && open.from <= open.to, "lane {}: steps {} to {}, but {} were taken", lane, open.from,
-                      open.to, taken_);
-    open_[lane] = open;
+void MetricWindow::restore(std::size_t lane, const Sums& sums) {
+    PALIMPSEST_ASSERT(sums.from <= sums.to && sums.to <= taken_, "lane {}: steps {} to {}, but {} were taken", lane, sums.from,
+                      sums.to, taken_);
+    sums_[lane] = sums;
 }
 
 }  // namespace palimpsest::train

@@ -161,7 +161,7 @@ std::vector<LaneResult> Trainer::Impl::run(const std::atomic<bool>& stop) {
     for (std::size_t r = 0; r < states.size(); ++r) {
         const LaneState& lane = states[r];
         LaneResult result;
-        result.final_loss = window.open(r).recent_loss();
+        result.final_loss = window.sums(r).recent_loss();
         result.reason = lane.ended ? lane.reason : interrupted ? StopReason::interrupted : StopReason::finished;
         result.message = lane.message;
         result.failure = lane.failure;

@@ -82,7 +82,7 @@ std::string Trainer::Impl::name_cause(std::int64_t at_step, std::size_t lane, st
 
 void Trainer::Impl::end_lane(std::size_t lane, StopReason reason, std::int64_t at_step, std::string message) {
     // Its last row, unless the one of this step was written with those of the other lanes.
-    if (window.open(lane).to > window.open(lane).from) write_row(lane);
+    if (window.sums(lane).to > window.sums(lane).from) write_row(lane);
     if (!states[lane].ended) freeze(lane, reason, at_step, std::move(message));
 }
 
@@ -104,7 +104,7 @@ void Trainer::Impl::freeze(std::size_t lane, StopReason reason, std::int64_t at_
     states[lane].message = std::move(message);
     states[lane].step = at_step;
     states[lane].tokens_per_second = pace.tokens_per_second();
-    window.close(lane);
+    window.freeze(lane);
     optimizer->live().select(0, static_cast<std::int64_t>(lane)).fill_(false);
     if (!lanes[lane].sink) return;
     LaneResult result;
@@ -117,7 +117,7 @@ void Trainer::Impl::freeze(std::size_t lane, StopReason reason, std::int64_t at_
 
 void Trainer::Impl::write_row(std::size_t lane) {
     Progress progress;
-    progress.step = window.open(lane).to;
+    progress.step = window.sums(lane).to;
     progress.steps = data.order().steps();
     const train::MetricWindow::Row row = window.take_row(lane);
     progress.loss = row[train_metric("loss")];

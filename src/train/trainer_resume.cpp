@@ -45,20 +45,20 @@ EvalResult evaluation(const train::Checkpoint& checkpoint, const std::string& na
     return out;
 }
 
-// The steps since the last row.
-train::MetricWindow::Open open_window(const train::Checkpoint& checkpoint) {
+// The steps of a lane since its last row, up to `to`.
+train::MetricWindow::Sums window_sums(const train::Checkpoint& checkpoint, std::int64_t to) {
     using Window = train::MetricWindow;
-    Window::Open out;
+    Window::Sums out;
     if (checkpoint.format == 1) {
         const at::Tensor* steps = checkpoint.find("log/window");
         const bool good = steps && steps->dim() == 2 && steps->size(1) == static_cast<std::int64_t>(Window::columns());
-        out.from = out.to = checkpoint.step - (good ? steps->size(0) : 0);
-        while (out.to < checkpoint.step) out.add(steps->const_data_ptr<float>() + (out.to - out.from) * steps->size(1));
+        out.from = out.to = to - (good ? steps->size(0) : 0);
+        while (out.to < to) out.add(steps->const_data_ptr<float>() + (out.to - out.from) * steps->size(1));
         return out;
     }
     const std::int64_t* steps = checkpoint.find("log/steps")->const_data_ptr<std::int64_t>();
     out.from = steps[0];
-    out.to = checkpoint.step;
+    out.to = to;
     out.updates = steps[1];
     std::copy_n(checkpoint.find("log/totals")->const_data_ptr<double>(), out.totals.size(), out.totals.begin());
     if (const at::Tensor* recent = checkpoint.find("recent/loss"))
@@ -102,13 +102,13 @@ train::Checkpoint Trainer::Impl::pack(std::size_t lane, const Buffers& on_cpu) {
     out.arrays.emplace_back("counter/skipped", counter(optimizer->skipped()));
     out.arrays.emplace_back("counter/live", counter(optimizer->live()));
     out.arrays.emplace_back("counter/ended_step", number(state.step));
-    const train::MetricWindow::Open& open = window.open(lane);
-    const std::array<std::int64_t, 2> steps{open.from, open.updates};
+    const train::MetricWindow::Sums& sums = window.sums(lane);
+    const std::array<std::int64_t, 2> steps{sums.from, sums.updates};
     out.arrays.emplace_back("log/steps", array_of(steps.data(), {2}, at::kLong));
     out.arrays.emplace_back("log/totals",
-                            array_of(open.totals.data(), {static_cast<std::int64_t>(open.totals.size())}, at::kDouble));
+                            array_of(sums.totals.data(), {static_cast<std::int64_t>(sums.totals.size())}, at::kDouble));
     out.arrays.emplace_back("recent/loss",
-                            array_of(open.recent.data(), {static_cast<std::int64_t>(open.recent.size())}, at::kFloat));
+                            array_of(sums.recent.data(), {static_cast<std::int64_t>(sums.recent.size())}, at::kFloat));
     add_evaluation(out.arrays, "last", state.last);
     add_evaluation(out.arrays, "best", state.best);
     return out;
@@ -190,8 +190,9 @@ void Trainer::Impl::unpack(std::size_t lane, const train::Checkpoint& checkpoint
     state.step = counter("ended_step");
     state.last = evaluation(checkpoint, "last");
     state.best = evaluation(checkpoint, "best");
-    window.restore(lane, open_window(checkpoint));
-    if (!checkpoint.fact("ended").empty()) freeze(lane, StopReason::early_stop, state.step, {});
+    const bool ended = !checkpoint.fact("ended").empty();
+    window.restore(lane, window_sums(checkpoint, ended ? state.step : checkpoint.step));
+    if (ended) freeze(lane, StopReason::early_stop, state.step, {});
 }
 
 // Nothing where it is damaged, which its lane hears. Throws where it is refused.

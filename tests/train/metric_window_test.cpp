@@ -45,12 +45,12 @@ TEST_CASE("a row is the mean over the steps since the row before", "[window]") {
     MetricWindow window(2, at::kCPU);
     for (std::int64_t step = 1; step <= 4; ++step) window.put(metrics_of(step, 2));
     window.take(ignore);
-    CHECK(window.open(0).from == 0);
-    CHECK(window.open(0).to == 4);
+    CHECK(window.sums(0).from == 0);
+    CHECK(window.sums(0).to == 4);
     MetricWindow::Row row = window.take_row(0);
     CHECK(row[train_metric("loss")] == 2.5f);
     CHECK(row[train_metric("lr")] == 0.04f);
-    CHECK(window.open(0).from == 4);
+    CHECK(window.sums(0).from == 4);
 
     for (std::int64_t step = 5; step <= 7; ++step) window.put(metrics_of(step, 2));
     window.take(ignore);
@@ -79,7 +79,7 @@ TEST_CASE("when steps are taken changes no row and hides no step", "[window]") {
         MetricWindow window(3, at::kCPU, capacity);
         std::vector<MetricWindow::Row> out;
         const auto hear = [&](std::int64_t step, std::size_t lane, std::int64_t cause) {
-            CHECK(window.open(lane).to == step);
+            CHECK(window.sums(lane).to == step);
             found.insert(found.end(), {step, static_cast<std::int64_t>(lane), cause});
         };
         for (std::int64_t step = 1; step <= 40; ++step) {
@@ -114,11 +114,11 @@ TEST_CASE("a closed lane takes no more, also in the middle of what was put", "[w
     window.take([&](std::int64_t step, std::size_t lane, std::int64_t cause) {
         found.insert(found.end(), {step, static_cast<std::int64_t>(lane), cause});
         CHECK(window.take_row(lane)[train_metric("loss")] == Approx(2.6));  // steps 1 to 4
-        window.close(lane);
+        window.freeze(lane);
     });
     CHECK(found == Found{5, 1, train::Cause::first_gradient + 3});
-    CHECK(window.open(1).to == 5);
-    CHECK(window.open(0).to == 20);
+    CHECK(window.sums(1).to == 5);
+    CHECK(window.sums(0).to == 20);
 }
 
 TEST_CASE("a window goes on where another one stood", "[window]") {
@@ -129,11 +129,31 @@ TEST_CASE("a window goes on where another one stood", "[window]") {
     for (std::int64_t step = 1; step <= 6; ++step) first.put(metrics_of(step, 2));
     first.take(ignore);
     second.restart(6);
-    for (std::size_t lane = 0; lane < 2; ++lane) second.restore(lane, first.open(lane));
+    for (std::size_t lane = 0; lane < 2; ++lane) second.restore(lane, first.sums(lane));
     for (std::int64_t step = 7; step <= 12; ++step) second.put(metrics_of(step, 2));
     second.take(ignore);
     for (std::size_t lane = 0; lane < 2; ++lane) {
-        CHECK(second.open(lane).from == 0);
+        CHECK(second.sums(lane).from == 0);
         CHECK(same(second.take_row(lane), whole.take_row(lane)));
     }
+}
+
+TEST_CASE("a lane that ended before the others keeps its own step", "[window]") {
+    MetricWindow first(2, at::kCPU), second(2, at::kCPU);
+    for (std::int64_t step = 1; step <= 6; ++step) {
+        first.put(metrics_of(step, 2));
+        first.take(ignore);
+        if (step == 4) first.freeze(1);
+    }
+    CHECK(first.sums(0).to == 6);
+    CHECK(first.sums(1).to == 4);
+    second.restart(6);
+    for (std::size_t lane = 0; lane < 2; ++lane) second.restore(lane, first.sums(lane));
+    second.freeze(1);
+    CHECK(second.sums(1).to == 4);
+    CHECK(same(second.take_row(1), first.take_row(1)));
+    MetricWindow::Sums ahead;
+    ahead.from = 6;
+    ahead.to = 7;
+    CHECK_THROWS_AS(second.restore(0, ahead), InternalError);
 }
