@@ -108,9 +108,10 @@ void write_summary(hid_t file, const RunRecord& record) {
     const Handle group = hdf5::create_group(file, "summary");
     for (const auto& [name, value] : record.summary) {
         check_metric_name(name);
-        const auto* unit =
-            std::find_if(std::begin(summary_units), std::end(summary_units), [&](const auto& u) { return u.first == name; });
-        hdf5::write_scalar(group, name, value, {unit == std::end(summary_units) ? "1" : unit->second});
+        const char* unit = "1";
+        for (const auto& [known, its_unit] : summary_units)
+            if (known == name) unit = its_unit;
+        hdf5::write_scalar(group, name, value, {unit});
     }
     for (const auto& [name, value] : record.summary_attributes) hdf5::write_attribute(group, name, value);
 }

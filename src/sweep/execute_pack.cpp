@@ -15,7 +15,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <set>
 
 namespace palimpsest {
 namespace {
@@ -74,16 +73,16 @@ void check_shapes(const std::vector<PackedRun>& runs) {
     for (const PackedRun& run : runs) {
         const RunSpec& other = run.run->spec;
         if (pack_shape(other) == pack_shape(first)) continue;
-        std::set<std::string> keys;
+        std::vector<std::string> keys;
         const Attributes here = flat_config(first.resolved), there = flat_config(other.resolved);
         for (const auto& [one, opposite] : {std::pair(&here, &there), std::pair(&there, &here)})
             for (const auto& [key, value] : *one) {
                 const Attribute* same = find(*opposite, key);
-                if ((same == nullptr || *same != value) && !is_lane_key(key)) keys.insert(key);
+                if ((same == nullptr || *same != value) && !is_lane_key(key) && !contains(keys, key)) keys.push_back(key);
             }
         fail(ExitCode::usage,
              "the runs {} and {} cannot train as lanes of one model: they differ in {}; lanes may differ in {} alone",
-             short_id(first.id), short_id(other.id), join({keys.begin(), keys.end()}, ", "), join(lane_keys(), ", "));
+             short_id(first.id), short_id(other.id), join(keys, ", "), join(lane_keys(), ", "));
     }
 }
 

@@ -170,7 +170,7 @@ bool Worker::receive(const std::function<void(const std::string&)>& on_message) 
 }
 
 std::string Worker::last_words() const {
-    const std::string said = last_message_.starts_with("error: ") ? last_message_.substr(7) : last_message_;
+    std::string said = last_message_.starts_with("error: ") ? last_message_.substr(7) : last_message_;
     if (status_ && WIFSIGNALED(*status_)) {
         const int number = WTERMSIG(*status_);
         const char* name = ::sigabbrev_np(number);
