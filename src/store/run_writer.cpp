@@ -83,7 +83,7 @@ RunWriter::RunWriter(const std::string& folder, const RunHeader& header, std::in
     end_lost_starts(record_);
     cut_rows(record_, step);
     remove_end(record_);
-    reopened_ = changed_ = true;  // last, since the destructor publishes what has changed
+    changed_ = true;  // last, since the destructor publishes what has changed
     flush();
 }
 
@@ -128,11 +128,15 @@ void RunWriter::flush() {
     cost_ = seconds_since(start);
 }
 
-void RunWriter::begin_row(std::int64_t last, std::int64_t step) {
-    PALIMPSEST_ASSERT(!finished_, "a row after finish() of {}", path_);
-    PALIMPSEST_ASSERT(step > last, "{}: steps must increase, got {} after {}", path_, step, last);
-    ++gathered_;
+void RunWriter::change() {
+    PALIMPSEST_ASSERT(!finished_, "{} has finished, and is written no more", path_);
     changed_ = true;
+}
+
+void RunWriter::begin_row(std::int64_t last, std::int64_t step) {
+    PALIMPSEST_ASSERT(step > last, "{}: steps must increase, got {} after {}", path_, step, last);
+    change();
+    ++gathered_;
 }
 
 void RunWriter::end_row() {
@@ -161,13 +165,13 @@ void RunWriter::eval_row(std::int64_t step, std::span<const std::int64_t> answer
 }
 
 void RunWriter::policy_answers(std::span<const std::int64_t> answers) {
+    change();
     const RunRecord& r = record_;
     if (r.policies.empty()) return;  // a file of an older version, which began without them
     PALIMPSEST_ASSERT(answers.size() == r.policies.size() * r.slices.size() * r.answer_classes.size(),
                       "{} answers, {} policies, {} slices, {} classes", answers.size(), r.policies.size(), r.slices.size(),
                       r.answer_classes.size());
     record_.policy_answers.assign(answers.begin(), answers.end());
-    changed_ = true;
 }
 
 void RunWriter::system_row(const SystemRow& row) {
@@ -177,24 +181,20 @@ void RunWriter::system_row(const SystemRow& row) {
 }
 
 void RunWriter::begin_start(const RunStart& start) {
-    RunStart& begun = record_.starts.emplace_back(start);
-    begun.started = now_utc();
-    if (!reopened_) {  // what made it is what made the file
-        begun.provenance = record_.provenance;
-        begun.git_diff = record_.git_diff;
-    }
-    changed_ = true;
+    change();
+    record_.starts.push_back(start);
+    record_.starts.back().started = now_utc();
     flush();
 }
 
 void RunWriter::end_start(std::int64_t to_step, const std::string& reason, double seconds) {
+    change();
     PALIMPSEST_ASSERT(!record_.starts.empty(), "end_start without begin_start in {}", path_);
     RunStart& start = record_.starts.back();
     start.to_step = to_step;
     start.ended = now_utc();
     start.reason = reason;
     start.seconds = seconds;
-    changed_ = true;
 }
 
 double RunWriter::seconds() const {
@@ -204,14 +204,14 @@ double RunWriter::seconds() const {
 }
 
 void RunWriter::artifact(const Artifact& artifact) {
+    change();
     std::erase_if(record_.artifacts, [&](const Artifact& known) { return known.path == artifact.path; });
     record_.artifacts.push_back(artifact);
-    changed_ = true;
 }
 
 void RunWriter::finish(const std::string& status, const std::map<std::string, double>& summary,
                        const Attributes& summary_attributes) {
-    PALIMPSEST_ASSERT(!finished_, "finish() of {} twice", path_);
+    change();
     record_.status = status;
     record_.finished = now_utc();
     record_.summary = summary;
@@ -220,7 +220,6 @@ void RunWriter::finish(const std::string& status, const std::map<std::string, do
         publish_all();
     } catch (...) {  // the run has not ended so, and may end otherwise
         remove_end(record_);
-        changed_ = true;
         throw;
     }
     finished_ = true;

@@ -59,6 +59,7 @@ private:
     RunWriter(const std::string& folder, double flush_seconds, MayWrite may_write);
     RunWriter(const std::string& folder, const RunHeader& header, double flush_seconds, MayWrite may_write);
     RunWriter(const std::string& folder, const RunHeader& header, std::int64_t step, double flush_seconds, MayWrite may_write);
+    void change();
     void begin_row(std::int64_t last, std::int64_t step);
     void end_row();
     std::string image() const;
@@ -68,7 +69,7 @@ private:
     RunRecord record_;
     double flush_seconds_;
     MayWrite may_write_;
-    bool changed_ = false, reopened_ = false, finished_ = false;
+    bool changed_ = false, finished_ = false;
     std::size_t gathered_ = 0;  // rows since the last publication
     std::chrono::steady_clock::time_point last_publication_ = std::chrono::steady_clock::now();
     double cost_ = 0;  // seconds that it took

@@ -339,7 +339,7 @@ TEST_CASE("every start tells what made it, and its time adds to the run's") {
     const RunHeader h = sample::header();
     {
         RunWriter writer = RunWriter::create(folder.path(), h, 1e9);
-        writer.begin_start({.host = "a", .device = "cpu"});
+        writer.begin_start({.host = "a", .device = "cpu", .provenance = h.provenance, .git_diff = h.git_diff});
         sample::add_rows(writer, 1, 20);
         writer.end_start(20, "interrupted", 2.5);
     }
@@ -444,6 +444,42 @@ TEST_CASE("a file with other columns than ours is not gone on with, and says whi
     h.slices[2].label = "in other words";
     CHECK(sample::bytes_of(folder.file("run.h5")) == before);
     CHECK(refusal(h) == "no error");
+}
+
+TEST_CASE("policies that were not scored keep their names all the same") {
+    const TemporaryFolder folder;
+    { RunWriter writer = RunWriter::create(folder.path(), sample::header(), 1e9); }
+    RunHeader h = sample::header();
+    h.policies = {"majority", "last_write"};
+    CHECK_THAT(error_of([&] { RunWriter::reopen(folder.path(), h, 0, 1e9); }),
+               ContainsSubstring("\n  shallow policies: there last_write, majority; here majority, last_write\n"));
+}
+
+TEST_CASE("attributes keep their order when a run goes on") {
+    const TemporaryFolder folder;
+    RunHeader h = sample::header();
+    h.config.clear();
+    for (const std::int64_t key : {7, 3, 11, 1, 9, 5, 12, 2, 10, 4, 8, 6})
+        h.config.emplace_back("train.k" + std::to_string(key), key);
+    { RunWriter writer = RunWriter::create(folder.path(), h, 1e9); }
+    { RunWriter writer = RunWriter::reopen(folder.path(), h, 0, 1e9); }
+    CHECK(read_run(folder.file("run.h5")).config == h.config);
+}
+
+TEST_CASE("a finished file is not written again") {
+    const TemporaryFolder folder;
+    RunWriter writer = RunWriter::create(folder.path(), sample::header(), 1e9);
+    writer.begin_start({.host = "host-a", .device = "cpu"});
+    CHECK_FALSE(writer.finished());
+    writer.end_start(10, "finished", 1);
+    writer.finish("finished", sample::summary(), {});
+    CHECK(writer.finished());
+    const std::string whole = sample::bytes_of(folder.file("run.h5"));
+    CHECK_THROWS_AS(writer.begin_start({.host = "host-b"}), InternalError);
+    CHECK_THROWS_AS(writer.artifact({"a", 1, "sum"}), InternalError);
+    CHECK_THROWS_AS(writer.finish("failed", {}, {}), InternalError);
+    writer.flush();
+    CHECK(sample::bytes_of(folder.file("run.h5")) == whole);
 }
 
 // eval.policies is no part of a run's identity: who goes on with it may want them scored, or not.

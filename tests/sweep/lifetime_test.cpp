@@ -236,6 +236,49 @@ TEST_CASE("a run whose record is lost trains again") {
     CHECK_THAT(read.message, ContainsSubstring("is damaged"));
 }
 
+TEST_CASE("a record whose log is damaged is lost, whatever its summary says") {
+    const Trial trial("{seeds: 1}"), whole("{seeds: 1}");
+    trial.stop({0});
+    whole.train({0});
+    const RunFolder folder(trial.folders[0]);
+    {
+        const hdf5::Guard guard;
+        const hdf5::Handle file = hdf5::open_file(read_file(folder.file("run.h5")), hdf5::Access::write);
+        REQUIRE(H5Ldelete(file, "/train/loss", H5P_DEFAULT) >= 0);
+        REQUIRE(H5Ldelete(file, "/train/step", H5P_DEFAULT) >= 0);
+        write_file_atomic(folder.file("run.h5"), hdf5::image(file));
+    }
+    REQUIRE(trial.train({0}).front().state == RunState::finished);
+    CHECK(file_exists(folder.file("run.h5.damaged")));
+    check_same(trial.record(0), whole.record(0));
+}
+
+TEST_CASE("a run that came to its end is told as finished once DONE can be written") {
+    Trial trial("{seeds: 1}");
+    const RunFolder folder(trial.folders[0]);
+    trial.options.on_progress = [&](const Progress&) { make_folders(folder.file("DONE/in the way")); };
+    const RunOutcome outcome = trial.train({0}).front();
+    CHECK(outcome.state == RunState::failed);
+    CHECK_THAT(outcome.message, StartsWith("cannot write '" + folder.file("DONE") + "': "));
+    CHECK(trial.record(0).status == "finished");
+    CHECK_THAT(read_file(folder.file("run.log")), !ContainsSubstring("internal error"));
+    std::filesystem::remove_all(folder.file("DONE"));
+    trial.options.on_progress = {};
+    const RunOutcome again = trial.train({0}).front();
+    CHECK(again.state == RunState::finished);
+    CHECK(from_steps(trial.record(0)) == std::vector<std::int64_t>{0});
+}
+
+TEST_CASE("the best shallow policy stays known where it is scored no more") {
+    Trial trial("{seeds: 1}");
+    const Trial whole("{seeds: 1}");
+    trial.stop({0});
+    trial.plan.runs[0].spec.eval.policies = false;
+    const RunOutcome outcome = trial.train({0}).front();
+    REQUIRE(outcome.state == RunState::finished);
+    CHECK(outcome.best_policy == whole.train({0}).front().best_policy);
+}
+
 TEST_CASE("every start of a run records what made it") {
     const Trial trial("{seeds: 2}");
     trial.stop({0, 1});
