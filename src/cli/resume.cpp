@@ -37,7 +37,8 @@ std::int64_t threads_before(const std::string& checkpoints) {
 
 // Returns the sweep that the run belongs to, or "" where it was started alone. If its record is lost, the plan beside it tells.
 std::string sweep_of(const std::string& folder, const std::string& run_id) {
-    if (file_exists(folder + "/run.h5") && RunFolder(folder).lost_record().empty()) return read_run(folder + "/run.h5").sweep_id;
+    if (file_exists(folder + "/run.h5") && RunFolder(folder).lost_record().empty())
+        return read_run(folder + "/run.h5", results_only).sweep_id;
     const std::string parent = folder + "/..";
     if (!has_manifest(parent)) return "";
     const Manifest manifest = read_manifest(parent);

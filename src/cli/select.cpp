@@ -96,8 +96,7 @@ Selection select_runs(const SelectArguments& arguments, RunParts parts) {
         std::vector<SweepRun> runs = runs_of(found.place);
         tell_others(found, runs);
         for (const std::string& key : swept_keys(runs))
-            if (std::find(selection.swept.begin(), selection.swept.end(), key) == selection.swept.end())
-                selection.swept.push_back(key);
+            if (!contains(selection.swept, key)) selection.swept.push_back(key);
         const auto is_known = [&](const SweepRun& run) {
             std::error_code missing;
             const fs::path real = fs::canonical(run.folder, missing);

@@ -15,9 +15,8 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
+#include <optional>
 
 namespace palimpsest::cli {
 namespace {
@@ -54,11 +53,11 @@ public:
         if (!record_.policy_answers.empty()) header.insert(header.end(), {"best policy", "(which)"});
         Table table(header);
         for (const auto& [key, counts] : tally(record_.slices, answers_at(record_, record_.eval_step.size() - 1), group_of)) {
-            const auto percent = [&, &own = counts](std::size_t answer_class) {
+            const auto share_text = [&, &own = counts](std::size_t answer_class) {
                 return fmt::format("{:.3f}", own.all() > 0 ? own.share(answer_class) : 0);
             };
-            std::vector<std::string> row = {key.second, std::to_string(counts.all()), percent(0)};
-            if (stale) row.push_back(percent(1));
+            std::vector<std::string> row = {key.second, std::to_string(counts.all()), share_text(0)};
+            if (stale) row.push_back(share_text(1));
             if (!record_.policy_answers.empty()) {
                 const auto here = [&, &name = key](const Slice& slice) { return group_of(slice) == name; };
                 const PolicyShare best =

@@ -52,8 +52,11 @@ ExitCode sweep(const Arguments& arguments, const Session& session) {
     };
     const std::vector<CollectedRun> collected = collect(result.plan.runs, results_and_questions);
     attempt([&] { write_sweep_file(folder, result.plan.sweep_id, manifest_yaml(result.plan), collected); });
-    const ResultTable table = result_table(collected, swept_keys(result.plan.runs), stdout_width());
-    attempt([&] { print(table.text); });
+    ResultTable table;
+    attempt([&] {
+        table = result_table(collected, swept_keys(result.plan.runs), stdout_width());
+        print(table.text);
+    });
     if (!table.legend.empty()) log_info("{}", table.legend);
     const auto count = [&](RunState state) {
         return std::count_if(outcomes.begin(), outcomes.end(), [&](const RunOutcome& outcome) { return outcome.state == state; });

@@ -12,8 +12,8 @@ std::int64_t Tally::all() const { return std::accumulate(by_class.begin(), by_cl
 
 double Tally::share(std::size_t answer_class) const {
     const std::int64_t answers = all();
-    if (answers == 0) return std::numeric_limits<double>::quiet_NaN();
-    return static_cast<double>(by_class[answer_class]) / static_cast<double>(answers);
+    if (answers == 0) return not_a_number;
+    return static_cast<double>(by_class.at(answer_class)) / static_cast<double>(answers);
 }
 
 std::span<const std::int64_t> answers_at(const RunRecord& record, std::size_t row) {
@@ -25,7 +25,7 @@ std::span<const std::int64_t> answers_at(const RunRecord& record, std::size_t ro
 double class_rate(const RunRecord& record, std::size_t row, std::int64_t split, std::size_t answer_class) {
     const auto in_split = [&](const Slice& slice) { return slice.split == split ? std::optional(true) : std::nullopt; };
     const auto tallies = tally(record.slices, answers_at(record, row), in_split);
-    return tallies.empty() ? std::numeric_limits<double>::quiet_NaN() : tallies.at(true).share(answer_class);
+    return tallies.empty() ? not_a_number : tallies.at(true).share(answer_class);
 }
 
 double accuracy(const RunRecord& record, std::size_t row, std::int64_t split) { return class_rate(record, row, split, 0); }

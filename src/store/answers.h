@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace palimpsest {

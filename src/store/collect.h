@@ -4,7 +4,6 @@
 #include "core/text.h"
 #include "store/run_reader.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>

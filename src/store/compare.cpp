@@ -13,8 +13,6 @@
 namespace palimpsest {
 namespace {
 
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
 struct Spread {
     double mean = not_a_number, deviation = not_a_number;  // the sample's
     std::size_t count = 0;

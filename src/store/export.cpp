@@ -102,7 +102,7 @@ bool add_evals(Writer& writer, const RunRecord& record, const Cells& run_cells, 
     for (std::size_t e = 0; e < record.eval_step.size(); ++e) {
         // A row each for the slices of a segment, or for each slice.
         const auto row_of = [&](const Slice& slice) {
-            return std::optional(by_slice ? std::pair(&slice - record.slices.data(), std::int64_t{0})
+            return std::optional(by_slice ? std::pair(std::int64_t{&slice - record.slices.data()}, std::int64_t{0})
                                           : std::pair(slice.split, slice.segment));
         };
         for (const auto& [key, counts] : tally(record.slices, answers_at(record, e), row_of)) {

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -39,7 +38,8 @@ std::string this_pid_namespace() {
 // dead and only waiting for its parent to notice.
 std::string start_of_process(std::int64_t pid) {
     std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    const std::string stat(std::istreambuf_iterator<char>(file), {});
+    std::string stat;
+    std::getline(file, stat, '\0');  // a process that ends meanwhile leaves nothing to read
     // pid (program) state … ; the program's name may hold blanks and parentheses. The start is field 22, the state field 3.
     const std::size_t name_end = stat.rfind(')');
     if (name_end == std::string::npos) return "";
@@ -152,26 +152,29 @@ RunLock::RunLock(const std::string& folder, Clock::duration good_for)
     fail(ExitCode::run_failed, "cannot lock '{}': others keep taking it", folder_);
 }
 
-// The file that was opened and has our token stays ours: whoever takes the lock over puts another file in its place. LOCK is absent
-// where a holder before us was suspended between looking at it and removing it: if nobody has taken it since, it is ours.
+// The file that was opened and has our token stays ours: whoever takes the lock over puts another file in its place. Whether that
+// has happened is looked at after the write, which may have taken long. LOCK is absent where a holder before us was suspended
+// between looking at it and removing it: if nobody has taken it since, it is ours.
 void RunLock::beat() {
     mine_.heartbeat = std::time(nullptr);
     const std::string text = mine_.json();  // as long as the one before, so that a reader sees one or the other
-    const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
-    if (file < 0 && errno != ENOENT) cannot("write", path_, errno);
-    if (file < 0 && create_file(path_, text)) return;
-    char there[4096];
-    const ssize_t size = file < 0 ? 0 : ::pread(file, there, sizeof there, 0);
-    const bool is_ours = size > 0 && parse_lock({there, static_cast<std::size_t>(size)}).token == mine_.token;
-    const bool failed =
-        size < 0 || (is_ours && (::pwrite(file, text.data(), text.size(), 0) != std::ssize(text) || ::fsync(file) != 0));
-    const int error = errno;
-    if (file >= 0) ::close(file);
-    if (failed) cannot("write", path_, error);
-    if (is_ours) return;
-    const std::optional<LockText> found = read_lock(path_);
-    throw LostLock(
-        fmt::format("'{}': the lock was taken over by {}; this process stops", folder_, found ? found->holder() : "nobody known"));
+    if (const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC); file >= 0) {
+        char there[4096];
+        const ssize_t size = ::pread(file, there, sizeof there, 0);
+        const bool is_ours = size > 0 && parse_lock({there, static_cast<std::size_t>(size)}).token == mine_.token;
+        const bool failed =
+            size < 0 || (is_ours && (::pwrite(file, text.data(), text.size(), 0) != std::ssize(text) || ::fsync(file) != 0));
+        const int error = errno;
+        ::close(file);
+        if (failed) cannot("write", path_, error);
+    } else if (errno != ENOENT) {
+        cannot("write", path_, errno);
+    }
+    std::optional<LockText> found = read_lock(path_);
+    if (!found && !create_file(path_, text)) found = read_lock(path_);
+    if (!found || found->token == mine_.token) return;
+    if (found->token.empty()) fail(ExitCode::run_failed, "'{}' cannot be understood", path_);  // a failure of the disk
+    throw LostLock(fmt::format("'{}': the lock was taken over by {}; this process stops", folder_, found->holder()));
 }
 
 void RunLock::heartbeat(Clock::duration interval) {

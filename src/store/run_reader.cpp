@@ -169,7 +169,7 @@ RunRecord read_run(const std::string& file, RunParts parts) {
 
 double summary_value(const RunRecord& record, const std::string& name) {
     const auto found = record.summary.find(name);
-    return found == record.summary.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+    return found == record.summary.end() ? not_a_number : found->second;
 }
 
 std::string hdf5_version() {

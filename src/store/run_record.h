@@ -19,6 +19,8 @@ enum class RunState { fresh, running, finished, failed, interrupted, lost };
 inline constexpr std::string_view state_names[] = {"fresh", "running", "finished", "failed", "interrupted", "lost"};
 inline const char* to_string(RunState state) { return state_names[static_cast<std::size_t>(state)].data(); }
 
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();  // where nothing was measured
+
 struct Metric {
     std::string name, units, long_name;  // name: lower case letters, digits, underscore
 };
@@ -55,14 +57,14 @@ struct RunStart {
     // Set by the writer itself.
     std::string started = {}, ended = {}, reason = {};
     std::int64_t to_step = -1;
-    double seconds = std::numeric_limits<double>::quiet_NaN();
+    double seconds = not_a_number;
 };
 
 // One measurement of time, at a step of the log.
 struct SystemRow {
     std::int64_t step = 0;
-    double seconds = 0;  // since this start of the run
-    float tokens_per_second = 0;
+    double seconds = not_a_number;  // since this start of the run
+    float tokens_per_second = std::numeric_limits<float>::quiet_NaN();
     std::int64_t gpu_bytes_peak = -1;  // -1: not measured
 };
 

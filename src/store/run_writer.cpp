@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <limits>
 
 namespace palimpsest {
 namespace {
@@ -83,8 +82,7 @@ RunWriter::RunWriter(const std::string& folder, const RunHeader& header, std::in
     end_lost_starts(record_);
     cut_rows(record_, step);
     remove_end(record_);
-    changed_ = true;  // last, since the destructor publishes what has changed
-    flush();
+    publish_all();
 }
 
 RunWriter RunWriter::create(const std::string& folder, const RunHeader& header, double flush_seconds, MayWrite may_write) {

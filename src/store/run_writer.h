@@ -10,7 +10,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace palimpsest {
 
@@ -72,7 +71,7 @@ private:
     bool changed_ = false, finished_ = false;
     std::size_t gathered_ = 0;  // rows since the last publication
     std::chrono::steady_clock::time_point last_publication_ = std::chrono::steady_clock::now();
-    double cost_ = 0;  // seconds that it took
+    double cost_ = 0;  // seconds that the last publication took
 };
 
 }  // namespace palimpsest

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <type_traits>
 
 namespace palimpsest {
 namespace {
@@ -19,12 +20,10 @@ namespace {
 using hdf5::Handle;
 
 constexpr const char *sweep_format = "palimpsest-sweep", *sweep_format_version = "1.0";
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
 // Swept keys in order of expansion, then whatever else differs between the runs, sorted.
 std::vector<std::string> columns_of(const std::vector<CollectedRun>& runs) {
     std::vector<SweepRun> planned;
-    for (const CollectedRun& run : runs) planned.push_back(run.run);
+    for (const CollectedRun& run : runs) planned.push_back({run.run.run_id, run.run.folder, run.run.varied});
     std::vector<std::string> keys = swept_keys(planned);
     std::set<std::string> others;
     for (const VaryingKey& varying : varying_keys(runs)) others.insert(varying.key);

@@ -20,6 +20,7 @@ class Attendant {
 public:
     // The sessions hold their locks and outlive the attendant, which lives until each has written its end.
     Attendant(std::vector<RunSession*> sessions, const StopRequest& request);
+    Attendant(const Attendant&) = delete;
 
 private:
     void work(const std::stop_token& done);

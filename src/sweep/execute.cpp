@@ -48,9 +48,9 @@ std::string line_of(const RunOutcome& outcome, bool told) {
 class SweepExecution {
 public:
     SweepExecution(const Experiment& experiment, const Manifest& plan, const ExecuteOptions& options, const StopRequest& request)
-        : experiment_(experiment), plan_(plan), head_(plan), options_(options), request_(request) {
+        : experiment_(experiment), plan_(plan), plan_without_runs_(plan), options_(options), request_(request) {
         for (const SweepRun& run : plan.runs) outcomes_.emplace_back().folder = run.folder;
-        head_.runs.clear();
+        plan_without_runs_.runs.clear();
     }
 
     std::vector<RunOutcome> perform() {
@@ -59,7 +59,7 @@ public:
         for (std::size_t i = 0; i < outcomes_.size(); ++i) {
             const RunFolder folder(outcomes_[i].folder);
             from.push_back(decide(folder).trains() ? resume_step(folder) : -1);
-            shares.push_back(share_done(experiment_.runs[i].spec.train, from.back()));
+            shares.push_back(share_before(experiment_.runs[i].spec.train, from.back()));
         }
         const std::vector<std::vector<std::size_t>> packs = plan_packs(experiment_.runs, from, experiment_.lanes);
         clock_ = SweepClock(std::move(shares));
@@ -75,7 +75,7 @@ public:
         erase_live_line();
         // What was left to others may be done by now.
         for (std::size_t i = 0; i < outcomes_.size(); ++i)
-            if (outcomes_[i].state == RunState::running) leave_to_others(i);
+            if (outcomes_[i].state == RunState::running) skip(i);
         return std::move(outcomes_);
     }
 
@@ -89,13 +89,13 @@ private:
     };
 
     // Of a run, where it would go on from there. How many steps some epochs are is not known yet.
-    static double share_done(const TrainSpec& train, std::int64_t from) {
+    static double share_before(const TrainSpec& train, std::int64_t from) {
         if (from < 0) return 1;
         return train.epochs > 0 ? 0 : static_cast<double>(from) / static_cast<double>(train.steps);
     }
 
     bool may_start() const {
-        return go_on_ && !request_.stop.load() && workers_.size() < static_cast<std::size_t>(options_.workers);
+        return starts_more_ && !request_.stop.load() && workers_.size() < static_cast<std::size_t>(options_.workers);
     }
 
     // The same however many runs are left, so that a resumed run computes with as many threads as before: then it goes on bit for
@@ -118,7 +118,7 @@ private:
             log_info("{} {} {}{}  {}", place(i), decision.action(), short_id(run.spec.id),
                      decision.reason.empty() ? "" : " (" + decision.reason + ")", varied_text(run.varied));
             if (decision.trains()) runs.push_back(i);
-            else leave_to_others(i);
+            else skip(i);
         }
         if (runs.empty()) return;
         if (runs.size() > 1)
@@ -137,13 +137,13 @@ private:
     }
 
     Manifest part_of_plan(const std::vector<std::size_t>& runs) const {
-        Manifest part = head_;
+        Manifest part = plan_without_runs_;
         for (const std::size_t i : runs) part.runs.push_back(plan_.runs[i]);
         return part;
     }
 
-    // A run that another process has finished, or is at.
-    void leave_to_others(std::size_t i) {
+    // A run that is not trained here: it was finished before, or another process is at it.
+    void skip(std::size_t i) {
         outcomes_[i] = read_outcome(experiment_.runs[i], outcomes_[i].folder);
         outcomes_[i].skipped = true;
     }
@@ -177,7 +177,7 @@ private:
         if (options_.progress == ProgressMode::never || !at.worker.progress || at.worker.progress->step == at.last_step) return;
         const Progress& progress = *at.worker.progress;
         at.last_step = progress.step;
-        for (const std::size_t i : at.runs) clock_.at(i, palimpsest::share_done(progress));
+        for (const std::size_t i : at.runs) clock_.at(i, share_done(progress));
         if (show_board()) return;
         if (progress.step < progress.steps && Clock::now() - at.last_line < line_interval) return;
         at.last_line = Clock::now();
@@ -220,7 +220,7 @@ private:
     // `told`: its worker has said why it failed.
     void report(std::size_t i, bool told) {
         log_info("{} {}", place(i), line_of(outcomes_[i], told));
-        if (outcomes_[i].state == RunState::failed && options_.fail_fast) go_on_ = false;
+        if (outcomes_[i].state == RunState::failed && options_.fail_fast) starts_more_ = false;
     }
 
     // The first signal once; a second one as "leave at once", which they take as such from nobody else. Who does not leave is
@@ -240,14 +240,14 @@ private:
 
     const Experiment& experiment_;
     const Manifest& plan_;
-    Manifest head_;  // without its runs
+    Manifest plan_without_runs_;
     const ExecuteOptions& options_;
     const StopRequest& request_;
     std::vector<RunOutcome> outcomes_;
     std::list<AtWork> workers_;
     SweepClock clock_{{}};
     Clock::time_point began_{};
-    bool go_on_ = true, told_to_stop_ = false;
+    bool starts_more_ = true, told_to_stop_ = false;
     std::optional<Clock::time_point> told_to_leave_;
 };
 

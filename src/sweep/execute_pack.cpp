@@ -11,7 +11,6 @@
 #include "sweep/pack.h"
 #include "sweep/session.h"
 
-#include <algorithm>
 #include <exception>
 #include <map>
 #include <memory>
@@ -59,7 +58,7 @@ void train_lanes(std::unique_ptr<Trainer> trainer, const Sessions& lanes, const 
 }
 
 // What `action` says of the lane; false where it throws, which ends that lane alone.
-bool succeeds_for(RunSession* lane, bool (RunSession::*action)()) {
+bool takes_part(RunSession* lane, bool (RunSession::*action)()) {
     try {
         return (lane->*action)();
     } catch (const std::exception&) {
@@ -118,7 +117,7 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
     Sessions lanes;
     for (const PackedRun& run : runs) {
         all.push_back(std::make_unique<RunSession>(*run.run, run.folder, pack));
-        if (succeeds_for(all.back().get(), &RunSession::wanted)) lanes.push_back(all.back().get());
+        if (takes_part(all.back().get(), &RunSession::wanted)) lanes.push_back(all.back().get());
     }
     if (!lanes.empty() && !options.inspected) keep_fit_lanes(lanes);
     if (!lanes.empty()) {
@@ -127,7 +126,7 @@ std::vector<RunOutcome> execute_pack(const Experiment& experiment, const std::ve
         std::unique_ptr<Trainer> trainer = trainer_of(spec, lanes);
         const NeedsClosing closing;  // from the locks on
         const std::size_t built_for = lanes.size();
-        std::erase_if(lanes, [](RunSession* lane) { return !succeeds_for(lane, &RunSession::lock); });
+        std::erase_if(lanes, [](RunSession* lane) { return !takes_part(lane, &RunSession::take); });
         const Attendant attendant(lanes, request);
         // Lanes make their steps together, so runs that stand at different steps train one group after the other. One that is alone
         // need not be asked.

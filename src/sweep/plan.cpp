@@ -30,7 +30,8 @@ bool explains_itself(const std::string& value) {
     return letter && value != "true" && value != "false";
 }
 
-// The name in a sweep's folder that holds the run; nothing where none of the `names` does. Of several the one that has finished.
+// The name in a sweep's folder that holds the run; nothing where none of the `names` does. Of several the one that
+// has finished, else the first, those with the whole id before those with eight digits.
 // Error(usage) where one that says it holds the run holds another.
 std::optional<std::string> folder_of(const std::string& sweep, const std::vector<std::string>& names, const std::string& run_id) {
     std::vector<std::string> found;

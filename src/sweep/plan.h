@@ -1,4 +1,4 @@
-// From planned runs to folders, and what is to be done with each.
+// From planned runs to folders, what is to be done with each, and what became of it.
 #pragma once
 
 #include "config/spec.h"
@@ -38,7 +38,8 @@ struct Decision {
 Decision decide(const RunFolder& folder);
 std::int64_t resume_step(const RunFolder& folder);  // of the newest good checkpoint; 0 without one
 
-// What became of a run. Its folder alone tells: whoever trained it, in this process or in another, wrote its end there.
+// What became of a run. Its folder tells: whoever trained it, in this process or in another, wrote its end there, unless the run
+// was refused, or its worker died before it could write.
 struct RunOutcome {
     std::string folder, run_id, human;
     RunState state = RunState::fresh;

@@ -3,7 +3,6 @@
 #include "core/text.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace palimpsest {

@@ -12,8 +12,6 @@
 namespace palimpsest {
 namespace {
 
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
 // Share of answers of one class among the test questions: over all answers, or over each segment's and then over the segments.
 double test_share(const std::vector<Slice>& slices, std::span<const std::int64_t> answers, Answer answer, AccuracyMean mean) {
     const auto segments = tally(slices, answers, [&](const Slice& slice) {

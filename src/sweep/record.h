@@ -12,7 +12,7 @@
 
 namespace palimpsest {
 
-// What the lanes of a pack have in common; `lanes` and `policy_answers` are those of the group that trains now.
+// What the lanes of a pack have in common; `lanes` and `policy_answers` are those of the group that trains now; before, of all.
 struct PackFacts {
     const Experiment& experiment;
     const ExecuteOptions& options;

@@ -12,9 +12,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <new>
 #include <unistd.h>
 
@@ -24,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // <results>/latest -> the run that started last. Convenience only: a file system without links is no reason to stop.
 void point_latest_to(const std::string& folder, const std::string& experiment) {
@@ -111,7 +107,7 @@ bool RunSession::wanted() {
     return !skipped_;
 }
 
-bool RunSession::lock() {
+bool RunSession::take() {
     make_folders(folder_.path());
     try {
         lock_.emplace(folder_.path());
@@ -161,7 +157,7 @@ RunOutcome RunSession::outcome() const {
 Lane RunSession::trainer_lane() { return {lane_values(run_.spec), this, folder_.file("checkpoints"), run_.spec.id}; }
 
 double RunSession::seconds() const {
-    return std::max(0.0, std::chrono::duration<double>(last_step_at_.value_or(Clock::now()) - began_).count());
+    return std::max(0.0, std::chrono::duration<double>(ended_at_.value_or(Clock::now()) - began_).count());
 }
 
 void RunSession::open(Trainer& trainer, std::int64_t from) {
@@ -238,7 +234,7 @@ void RunSession::warning(const std::string& message) { log_warning("{}{}", prefi
 void RunSession::ended(const LaneResult& result) {
     if (result.failure) return fail(result.failure, result.step);
     const std::lock_guard lock(mutex_);
-    last_step_at_ = Clock::now();
+    ended_at_ = Clock::now();
     if (result.reason == StopReason::non_finite && phase_ == Phase::locked)
         end_failed({word(result.reason), result.message, result.step});
 }

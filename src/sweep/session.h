@@ -24,8 +24,8 @@ namespace palimpsest {
 // What FAILED.json says of what was thrown: its kind, and the first lines of its message.
 RunFailure failure_of(const std::exception_ptr& thrown, std::int64_t step = -1);
 
-// A session is opened (lock, then open), and its end is written once, by whichever comes first: `ended` for a lane that failed or
-// went non-finite while others train on, write_end after the training, fail, or close_now from another thread. What goes wrong with
+// A session is opened (take, then open), and its end is written once, by whichever comes first: `ended` for a lane that failed or
+// went non-finite, write_end after the training, fail, or close_now from another thread. What goes wrong with
 // its folder meanwhile is thrown at the trainer, which ends that lane alone.
 class RunSession final : public RunSink {
 public:
@@ -36,8 +36,9 @@ public:
     bool wanted();
     // Ends a run that cannot start here. Nothing is created.
     void refuse(const std::string& problem);
-    // Takes the folder. False where another process was faster. Throws where the folder cannot be written.
-    bool lock();
+    // Takes the folder and clears it for a new start. False where nothing is left to do: another process was faster, or has
+    // finished the run. Throws where the folder cannot be written.
+    bool take();
     Lane trainer_lane();  // for the trainer's constructor
     // Writes what stands at the beginning of a start; `from` is the step that the trainer goes on from.
     void open(Trainer& trainer, std::int64_t from);
@@ -84,11 +85,11 @@ private:
     bool skipped_ = false;
     std::string problem_;  // the error that ended it; "" where none did
 
-    std::timed_mutex mutex_;  // guards all that follows, once the trainer runs
+    std::timed_mutex mutex_;  // guards all that follows, and who ends the log, once the trainer runs
     Phase phase_ = Phase::before;
     std::unique_ptr<RunWriter> writer_;
     std::chrono::steady_clock::time_point began_;
-    std::optional<std::chrono::steady_clock::time_point> last_step_at_;  // when, where other lanes went on
+    std::optional<std::chrono::steady_clock::time_point> ended_at_;  // where other lanes went on; stops seconds()
     std::int64_t from_ = 0, last_step_ = 0;
 };
 

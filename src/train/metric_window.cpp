@@ -38,7 +38,7 @@ MetricWindow::Row MetricWindow::Sums::row() const {
     return out;
 }
 
-void MetricWindow::Sums::begin_row() {
+void MetricWindow::Sums::clear_row() {
     from = to;
     updates = 0;
     std::fill(totals.begin(), totals.end(), 0.0);
@@ -84,11 +84,11 @@ void MetricWindow::take(const NotFinite& not_finite) {
     }
 }
 
-MetricWindow::Row MetricWindow::take_row(std::size_t lane) {
+MetricWindow::Row MetricWindow::cut_row(std::size_t lane) {
     Sums& sums = sums_[lane];
     PALIMPSEST_ASSERT(sums.to > sums.from, "a row of no step, lane {}, step {}", lane, sums.to);
     const Row row = sums.row();
-    sums.begin_row();
+    sums.clear_row();
     return row;
 }
 

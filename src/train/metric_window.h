@@ -1,7 +1,7 @@
 // The training log between two rows. Each step puts its metrics into a buffer on the device without waiting for it; at a log point,
 // and when the buffer is full, the host takes them out and adds them, step by step, to the sums of every lane. A row is cut from
-// these sums, so it may stand for any number of steps. Steps are absolute: the first is 1, and a number of a step also says how
-// many steps there were. A lane's sums are those of the steps from + 1 to `to`; of a lane that is not frozen, `to` is the last step
+// these sums, so it may stand for any number of steps. Steps are absolute: the first is 1, so the number of a step is also how
+// many there were. A lane's sums are those of the steps from + 1 to `to`; of a lane that is not frozen, `to` is the last step
 // that was taken.
 #pragma once
 
@@ -30,7 +30,7 @@ public:
 
         void add(const float* metrics);  // of step to + 1
         Row row() const;                 // a mean over no update is NaN
-        void begin_row();
+        void clear_row();
         double recent_loss() const;  // their mean, which no cadence changes; NaN without any
     };
     static constexpr std::size_t recent_updates = 50;
@@ -48,7 +48,7 @@ public:
     void take(const NotFinite& not_finite);
 
     const Sums& sums(std::size_t lane) const { return sums_[lane]; }
-    Row take_row(std::size_t lane);                       // and begins the sums of the next
+    Row cut_row(std::size_t lane);                        // and begins the sums of the next
     void freeze(std::size_t lane) { frozen_[lane] = 1; }  // its sums stay as they are
     // Goes on after `step` with nothing put. Then restore() gives a lane its steps since its last row: up to `step`, or to an
     // earlier one where the lane is frozen next.

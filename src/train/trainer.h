@@ -39,7 +39,7 @@ public:
     virtual void checkpoint_begins(std::int64_t /*step*/) {}
     virtual void checkpoint_written(const std::string& /*path*/, std::int64_t /*step*/) {}
     virtual void warning(const std::string& /*message*/) {}
-    // Before the other lanes have come to their end: its lane takes part no more, and the listener hears nothing of it again. Of
+    // Before the other lanes have come to their end: its lane takes part no more, and the listener hears of no more rows. Of
     // `result` reason, message, failure and step are known; the rest comes with the result of Trainer::run. Must not throw.
     virtual void ended(const struct LaneResult& /*result*/) {}
 };

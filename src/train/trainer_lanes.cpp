@@ -119,7 +119,7 @@ void Trainer::Impl::write_row(std::size_t lane) {
     Progress progress;
     progress.step = window.sums(lane).to;
     progress.steps = data.order().steps();
-    const train::MetricWindow::Row row = window.take_row(lane);
+    const train::MetricWindow::Row row = window.cut_row(lane);
     progress.loss = row[train_metric("loss")];
     progress.accuracy = row[train_metric("accuracy")];
     progress.gradient_norm = row[train_metric("gradient_norm")];

@@ -10,8 +10,6 @@ using namespace palimpsest::sample;
 
 namespace {
 
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
 Words groups(const CompareTable& table) {
     Words out;
     for (const CompareRow& row : table.rows) out.push_back(fmt::format("{}", fmt::join(row.group, " ")));

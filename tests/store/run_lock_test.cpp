@@ -128,6 +128,16 @@ TEST_CASE("a lock that its last holder removed too late is still held by the nex
     CHECK_NOTHROW(third_lock.heartbeat(0s));
 }
 
+TEST_CASE("a LOCK that cannot be understood is a failure of the disk, and nobody's") {
+    const TemporaryFolder temporary;
+    RunLock lock(temporary.path());
+    const std::string ours = read_file(temporary.file("LOCK"));
+    write_file_atomic(temporary.file("LOCK"), "{");
+    CHECK_NOTHROW(lock.heartbeat(0s));
+    write_file_atomic(temporary.file("LOCK"), ours);
+    CHECK_NOTHROW(lock.heartbeat(0s));
+}
+
 TEST_CASE("a failure of the disk costs no lock that is still good") {
     const TemporaryFolder temporary;
     const std::string folder = temporary.file("run"), away = temporary.file("away");

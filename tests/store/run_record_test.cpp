@@ -455,6 +455,22 @@ TEST_CASE("policies that were not scored keep their names all the same") {
                ContainsSubstring("\n  shallow policies: there last_write, majority; here majority, last_write\n"));
 }
 
+TEST_CASE("a column that is shorter than its index is damage") {
+    const TemporaryFolder folder;
+    sample::write_run(folder.path(), 20);
+    {
+        const hdf5::Guard guard;
+        const hdf5::Handle file = hdf5::open_file(sample::bytes_of(folder.file("run.h5")), hdf5::Access::write);
+        const hdf5::Handle train = hdf5::open_group(file, "train"), eval_step = hdf5::open_dataset(file, "/eval/eval_step");
+        REQUIRE(H5Ldelete(train, "lr", H5P_DEFAULT) >= 0);
+        hdf5::write_column(train, "lr", std::vector<float>{1, 2}, {eval_step});
+        sample::write_bytes(folder.file("run.h5"), hdf5::image(file));
+    }
+    CHECK(error_of([&] { read_run(folder.file("run.h5")); }) ==
+          "'" + folder.file("run.h5") + "' is damaged: column 'lr' is shorter than its index");
+    CHECK(read_run(folder.file("run.h5"), results_only).status == "finished");
+}
+
 TEST_CASE("attributes keep their order when a run goes on") {
     const TemporaryFolder folder;
     RunHeader h = sample::header();

@@ -47,16 +47,16 @@ TEST_CASE("a row is the mean over the steps since the row before", "[window]") {
     window.take(ignore);
     CHECK(window.sums(0).from == 0);
     CHECK(window.sums(0).to == 4);
-    MetricWindow::Row row = window.take_row(0);
+    MetricWindow::Row row = window.cut_row(0);
     CHECK(row[train_metric("loss")] == 2.5f);
     CHECK(row[train_metric("lr")] == 0.04f);
     CHECK(window.sums(0).from == 4);
 
     for (std::int64_t step = 5; step <= 7; ++step) window.put(metrics_of(step, 2));
     window.take(ignore);
-    CHECK(window.take_row(0)[train_metric("loss")] == 6);
+    CHECK(window.cut_row(0)[train_metric("loss")] == 6);
     // Lane 1 had no row yet. Its step 5 is no update and in no mean.
-    row = window.take_row(1);
+    row = window.cut_row(1);
     CHECK(row[train_metric("loss")] == Approx((1.1 + 2.1 + 3.1 + 4.1 + 6.1 + 7.1) / 6).epsilon(1e-6));
     CHECK(row[train_metric("lr")] == 0.07f);
     CHECK(row[train_metric("skipped")] == 1);
@@ -67,7 +67,7 @@ TEST_CASE("a mean over no update is NaN, the last values stand", "[window]") {
     window.restart(4);
     window.put(metrics_of(5, 2));
     window.take(ignore);
-    const MetricWindow::Row row = window.take_row(1);
+    const MetricWindow::Row row = window.cut_row(1);
     CHECK(std::isnan(row[train_metric("loss")]));
     CHECK(row[train_metric("lr")] == 0.05f);
     CHECK(row[train_metric("skipped")] == 1);
@@ -87,7 +87,7 @@ TEST_CASE("when steps are taken changes no row and hides no step", "[window]") {
             window.put(metrics_of(step, 3));
             if (step % every == 0 || step % 13 == 0) window.take(hear);
             if (step % 13 == 0)
-                for (std::size_t lane = 0; lane < 3; ++lane) out.push_back(window.take_row(lane));
+                for (std::size_t lane = 0; lane < 3; ++lane) out.push_back(window.cut_row(lane));
         }
         window.take(hear);
         return out;
@@ -113,7 +113,7 @@ TEST_CASE("a closed lane takes no more, also in the middle of what was put", "[w
     Found found;
     window.take([&](std::int64_t step, std::size_t lane, std::int64_t cause) {
         found.insert(found.end(), {step, static_cast<std::int64_t>(lane), cause});
-        CHECK(window.take_row(lane)[train_metric("loss")] == Approx(2.6));  // steps 1 to 4
+        CHECK(window.cut_row(lane)[train_metric("loss")] == Approx(2.6));  // steps 1 to 4
         window.freeze(lane);
     });
     CHECK(found == Found{5, 1, train::Cause::first_gradient + 3});
@@ -134,7 +134,7 @@ TEST_CASE("a window goes on where another one stood", "[window]") {
     second.take(ignore);
     for (std::size_t lane = 0; lane < 2; ++lane) {
         CHECK(second.sums(lane).from == 0);
-        CHECK(same(second.take_row(lane), whole.take_row(lane)));
+        CHECK(same(second.cut_row(lane), whole.cut_row(lane)));
     }
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("a lane that ended before the others keeps its own step", "[window]") 
     for (std::size_t lane = 0; lane < 2; ++lane) second.restore(lane, first.sums(lane));
     second.freeze(1);
     CHECK(second.sums(1).to == 4);
-    CHECK(same(second.take_row(1), first.take_row(1)));
+    CHECK(same(second.cut_row(1), first.cut_row(1)));
     MetricWindow::Sums ahead;
     ahead.from = 6;
     ahead.to = 7;
