@@ -81,6 +81,14 @@ TEST_CASE("what a table averages over is named, the task always") {
     CHECK(averaged_keys(runs, {"model.mixer", "task.name"}, {"train.lr"}) == Words{"train.lr"});
 }
 
+TEST_CASE("of a run whose config cannot be read only what its sweep says is known") {
+    std::vector<CollectedRun> runs = {run("delta", 1e-3, 1, {}), run("delta", 1e-3, 2, {}), run("delta", 3e-3, 1, {})};
+    runs[2].record = {};
+    CHECK(follows(runs, "model.width", {}));
+    CHECK_FALSE(follows(runs, "train.lr", {}));
+    CHECK(differing_keys(runs, {"train.lr", "seed"}) == Words{"train.lr"});
+}
+
 TEST_CASE("the test segments of a config, in words") {
     CollectedRun several = run("delta", 1e-3, 1, {});
     CHECK(test_segments(several).empty());

@@ -234,6 +234,8 @@ TEST_CASE("a run is found by its id, whatever the name of its folder") {
     CHECK(folder_of(2) == id_of(2) + "-lr=0.003-softmax");
     hold(old, id_of(2));
     CHECK(folder_of(2) == old);
+    make_folders(sweep + "/" + id_of(2) + "-softmax");  // of two that have not finished the one with the whole id
+    CHECK(folder_of(2) == id_of(2) + "-softmax");
     hold(id_of(3).substr(0, 8) + "-linear", id_of(3).substr(0, 8) + "ffff");  // another run that begins alike
     CHECK(folder_of(3) == id_of(3) + "-lr=0.003-linear");
 
